@@ -1,0 +1,66 @@
+"""A task as the runner sees it, and the run that works on it: what a submission fixes and a budget limits."""
+
+import hashlib
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from gpu_runner.core.verdicts import Precision, Track
+
+
+class TaskSpec(BaseModel):
+    """A PyTorch reference in the KernelBench form with every option that a verdict or a time depends on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(max_length=120)
+    source: str = Field(description="the reference module's source, at most 64 KiB")
+    track: Track = Track.OWN_KERNELS
+    precision: Precision = Precision.REFERENCE
+    target: str = Field(default="h200", description="the GPU that modelled speed is for")
+    baseline_source: str | None = Field(
+        default=None, description="the user's own ModelNew: a named baseline and first candidate"
+    )
+
+    @property
+    def key(self) -> str:
+        """Equal for tasks whose results are interchangeable on one device."""
+        parts = (self.source, self.track, self.precision, self.target, self.baseline_source or "")
+        return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:24]
+
+
+class Budget(BaseModel):
+    """Hard limits of a run; None means no limit, but at least one of evaluations and seconds is set.
+
+    An evaluation is a candidate through the gates, each tuning configuration included, baselines and duplicates not.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    evaluations: int | None = Field(default=24, ge=1)
+    wall_s: float | None = Field(default=None, gt=0)
+    tokens: int | None = Field(default=None, ge=1)
+    money_usd: float | None = Field(default=None, gt=0)
+    gpu_s: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.evaluations is None and self.wall_s is None:
+            raise ValueError("a budget limits evaluations or wall_s; give at least one of them")
+        return self
+
+
+class RunSpec(BaseModel):
+    """Everything a run needs to be started, resumed or replayed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: TaskSpec
+    seed: int = Field(default=0, ge=0)
+    islands: int = Field(default=3, ge=1, le=16)
+    budget: Budget = Budget()
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    model: str | None = Field(default=None, description="a profile of models.toml; None: no model")
+    use_initialisers: bool = True
+    use_diagnosis: bool = True
+    use_library: bool = True
