@@ -19,11 +19,15 @@ class Proposal(BaseModel):
         max_length=80,
         description="who made it: compiler:default, catalogue:gemm, rewrite:fuse, tune, model:NAME, person",
     )
-    move: str = Field(default="", max_length=300, description="what was changed, one line for people")
+    move: str = Field(
+        default="", max_length=300, description="what was changed, one line for people"
+    )
     plan: str | None = Field(default=None, max_length=80)
     predicted_gain: float | None = Field(default=None, description="ratio over the parent")
     entries: tuple[str, ...] = Field(default=(), description="library entries that were shown")
-    arm: str = Field(default="", max_length=40, description="with or without retrieval, for the library's worth")
+    arm: str = Field(
+        default="", max_length=40, description="with or without retrieval, for the library's worth"
+    )
 
 
 class Candidate(Proposal):

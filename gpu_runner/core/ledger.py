@@ -25,7 +25,9 @@ class ModelCall(BaseModel):
     candidate_id: int | None = None
     prompt: str
     reply: str
-    outcome: str = Field(max_length=80, description="ok, truncated, refused, malformed, unreachable")
+    outcome: str = Field(
+        max_length=80, description="ok, truncated, refused, malformed, unreachable"
+    )
     tokens_in: int | None = None
     tokens_out: int | None = None
     money_usd: float | None = None

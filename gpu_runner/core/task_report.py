@@ -20,7 +20,9 @@ class TaskReport(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    inputs: tuple[TensorSpec | None, ...] = Field(description="full size; None for what is no tensor")
+    inputs: tuple[TensorSpec | None, ...] = Field(
+        description="full size; None for what is no tensor"
+    )
     outputs: tuple[TensorSpec, ...]
     probe: dict[str, int] | None = Field(
         description="module-level integers of the probe task; None: probe is full size"

@@ -1,0 +1,146 @@
+"""Bounds on submitted source that are safe to check, and the fingerprint by which duplicates are known.
+
+Parsers are attacked with deep nesting: libcst ends the process and `ast` exhausts memory or the stack on a few kilobytes of
+brackets. The tokenizer works line by line and does not recurse, so it goes first and everything else relies on its answer.
+"""
+
+import ast
+import hashlib
+import io
+import tokenize
+from dataclasses import dataclass
+from typing import Final
+
+MAX_BYTES: Final = 64 * 1024
+MAX_NESTING: Final = 60
+MAX_INDENTATION: Final = 30
+MAX_OPERATOR_RUN: Final = 40
+MAX_CHAIN: Final = 400
+MAX_STATEMENT_TOKENS: Final = 12_000
+MAX_BRANCHES: Final = 120
+
+_CHAINING = frozenset("+ - * / // % @ ** | & ^ << >> . [ ( < > <= >= == !=".split())
+_CHAINING_WORDS = frozenset("if else and or not in is lambda await for".split())
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a source, and where (line from 1, None: the whole file)."""
+
+    kind: str
+    message: str
+    line: int | None = None
+
+
+def check_bounds(source: str) -> Problem | None:
+    """The first bound that a source breaks, or None if any parser may see it.
+
+    The kind is one of `too_large` and `syntax`.
+    """
+    try:
+        size = len(source.encode("utf-8"))
+    except UnicodeEncodeError:
+        return Problem("syntax", "the source is not valid Unicode text")
+    if size > MAX_BYTES:
+        return Problem(
+            "too_large", f"the source has {size:,} bytes; at most {MAX_BYTES:,} are accepted"
+        )
+    if "\x00" in source:
+        return Problem(
+            "syntax",
+            "the source contains a null byte",
+            source[: source.index("\x00")].count("\n") + 1,
+        )
+    try:
+        return _check_tokens(source)
+    except tokenize.TokenError as error:
+        message, (line, _) = error.args
+        return Problem("syntax", str(message), min(line, source.count("\n") + 1))
+    except SyntaxError as error:  # IndentationError too
+        return Problem("syntax", error.msg, error.lineno)
+
+
+def parse(source: str) -> ast.Module | Problem:
+    """The syntax tree of a source within the bounds, or what is wrong with it."""
+    problem = check_bounds(source)
+    if problem is not None:
+        return problem
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        return Problem("syntax", error.msg, error.lineno)
+    except (ValueError, RecursionError, MemoryError) as error:
+        return Problem(
+            "syntax", f"the source cannot be parsed: {str(error) or type(error).__name__}"
+        )
+
+
+def fingerprint(source: str) -> str:
+    """Equal for sources that differ in comments, docstrings and layout alone; of the text where it does not parse."""
+    tree = parse(source)
+    text = source if isinstance(tree, Problem) else ast.dump(_without_docstrings(tree))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _check_tokens(source: str) -> Problem | None:
+    depth = indentation = run = chain = statement = 0
+    branches: dict[int, int] = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        line = token.start[0]
+        if token.type in (tokenize.COMMENT, tokenize.NL):
+            continue
+        if token.type == tokenize.NEWLINE:
+            run = chain = statement = 0
+            continue
+        if token.type == tokenize.INDENT:
+            indentation += 1
+            branches[indentation] = 0
+        elif token.type == tokenize.DEDENT:
+            indentation -= 1
+        if indentation > MAX_INDENTATION:
+            return Problem("syntax", f"more than {MAX_INDENTATION} levels of indentation", line)
+        if token.string == "elif":
+            branches[indentation] = branches.get(indentation, 0) + 1
+            if branches[indentation] > MAX_BRANCHES:
+                return Problem(
+                    "syntax", f"more than {MAX_BRANCHES} elif branches in one block", line
+                )
+        statement += 1
+        if statement > MAX_STATEMENT_TOKENS:
+            return Problem(
+                "syntax", f"a statement of more than {MAX_STATEMENT_TOKENS:,} tokens", line
+            )
+        is_operator = token.type == tokenize.OP
+        depth += (token.string in _OPENING) - (token.string in _CLOSING) if is_operator else 0
+        if depth > MAX_NESTING:
+            return Problem("syntax", f"brackets nested more than {MAX_NESTING} deep", line)
+        if token.string in (",", ":") and is_operator:
+            chain = 0
+        chain += (is_operator and token.string in _CHAINING) or token.string in _CHAINING_WORDS
+        if chain > MAX_CHAIN:
+            return Problem("syntax", f"an expression of more than {MAX_CHAIN} operators", line)
+        prefix = (is_operator and token.string in "-+~*") or token.string in (
+            "not",
+            "lambda",
+            "await",
+        )
+        if token.string != ":":
+            run = run + 1 if prefix else 0
+        if run > MAX_OPERATOR_RUN:
+            return Problem("syntax", f"more than {MAX_OPERATOR_RUN} operators in a row", line)
+    return None
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        first = node.body[0] if node.body else None
+        if (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Constant)
+            and isinstance(first.value.value, str)
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
