@@ -55,8 +55,13 @@ def check_bounds(source: str) -> Problem | None:
     try:
         return _check_tokens(source)
     except tokenize.TokenError as error:
-        message, (line, _) = error.args
-        return Problem("syntax", str(message), min(line, source.count("\n") + 1))
+        # The tokens seen so far are within the bounds; the parser names the place better than "EOF in ..." does.
+        problem = _parse(source)
+        return (
+            problem
+            if isinstance(problem, Problem)
+            else Problem("syntax", str(error.args[0]), error.args[1][0])
+        )
     except SyntaxError as error:  # IndentationError too
         return Problem("syntax", error.msg, error.lineno)
 
@@ -66,6 +71,17 @@ def parse(source: str) -> ast.Module | Problem:
     problem = check_bounds(source)
     if problem is not None:
         return problem
+    return _parse(source)
+
+
+def fingerprint(source: str) -> str:
+    """Equal for sources that differ in comments, docstrings and layout alone; of the text where it does not parse."""
+    tree = parse(source)
+    text = source if isinstance(tree, Problem) else ast.dump(_without_docstrings(tree))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _parse(source: str) -> ast.Module | Problem:
     try:
         return ast.parse(source)
     except SyntaxError as error:
@@ -74,13 +90,6 @@ def parse(source: str) -> ast.Module | Problem:
         return Problem(
             "syntax", f"the source cannot be parsed: {str(error) or type(error).__name__}"
         )
-
-
-def fingerprint(source: str) -> str:
-    """Equal for sources that differ in comments, docstrings and layout alone; of the text where it does not parse."""
-    tree = parse(source)
-    text = source if isinstance(tree, Problem) else ast.dump(_without_docstrings(tree))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def _check_tokens(source: str) -> Problem | None:
