@@ -1,0 +1,109 @@
+"""Triton functions that stand in for the vendor calls of compiler-emitted code, with the call's own parameters."""
+
+from dataclasses import dataclass
+
+from gpu_runner.proposals.catalogue.render import IMPORTS, Operand, Reach, render
+from gpu_runner.proposals.catalogue.tiles import convolution_launch, gemm_launch
+
+
+@dataclass(frozen=True)
+class LibraryFunction:
+    """Source text that defines `name`; it expects `imports` at the top of its module."""
+
+    name: str
+    text: str
+    imports: str = IMPORTS
+
+
+def function_for(
+    op: str,
+    *,
+    name: str | None = None,
+    sizes: tuple[int, ...] | None = None,
+    dtype: str = "float32",
+    precision: str = "ieee",
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    bias: bool = True,
+    depthwise: bool = False,
+) -> LibraryFunction | None:
+    """The Triton function that computes one library operation; None where there is no template for it.
+
+    The package's docstring lists the operations and the host functions' parameters.
+
+    Args:
+        op: mm, addmm, bmm, baddbmm or convolution, also as "aten.mm" or "aten.mm.default".
+        name: of the host function; the operation's own by default. The kernel is `{name}_kernel`.
+        sizes: (m, n, k) of the product, or (pixels, filters of a group, taps) of the convolution, to choose tiles by.
+        dtype: of the inputs, as torch prints it without "torch.".
+        precision: of float32 products: ieee, or tf32 where the task's policy permits it.
+        alpha, beta: of addmm and baddbmm.
+        bias: whether the convolution has one.
+        depthwise: for the convolution with one input channel per group.
+    """
+    op = op.removeprefix("aten.").split(".")[0]
+    name = name or op
+    if op in ("mm", "addmm", "bmm", "baddbmm"):
+        launch = gemm_launch(*(sizes or (4096, 4096, 4096)), dtype, precision)
+        return LibraryFunction(name, _product(op, name, launch, precision, alpha, beta))
+    if op == "convolution":
+        if depthwise:
+            return LibraryFunction(
+                name, _convolution(name, "depthwise_convolution", {}, "ieee", bias)
+            )
+        launch = convolution_launch(*(sizes or (4096, 4096, 4096)), dtype, precision)
+        return LibraryFunction(name, _convolution(name, "convolution", launch, precision, bias))
+    return None
+
+
+def _scaled(value: str, factor: float) -> str:
+    return value if factor == 1 else f"{value} * {factor!r}"
+
+
+def _product(
+    op: str, name: str, launch: dict[str, int], precision: str, alpha: float, beta: float
+) -> str:
+    template = "batched_gemm" if op in ("bmm", "baddbmm") else "gemm"
+    if op in ("mm", "bmm"):
+        return render(template, name=name, precision=precision, launch=launch)
+    return render(
+        template,
+        name=name,
+        signature="bias, a, b, *, out=None",
+        operands=[Operand("bias", Reach.FULL)],
+        statements=[f"acc = {_scaled('acc', alpha)} + {_scaled('bias', beta)}"],
+        precision=precision,
+        launch=launch,
+        docstring=f"{_scaled('bias', beta)} + {_scaled('a @ b', alpha)}, the bias broadcast to the product.",
+    )
+
+
+_CONVOLUTION = '''
+def {name}(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *, out=None):
+    """Convolution of x (B, C, H, W) or (B, C, W) with the parameters of torch's own operation."""
+    if transposed:
+        raise NotImplementedError("transposed convolution")
+    if x.dim() == 3:
+        y = {name}(
+            x[:, :, None], weight[:, :, None], bias, (1, *stride), (0, *padding), (1, *dilation),
+            False, output_padding, groups, out=None if out is None else out[:, :, None],
+        )
+        return y[:, :, 0]
+    return {name}_tiles(
+        x, weight, {bias}stride=stride, padding=padding, dilation=dilation, groups=groups, out=out
+    )
+'''
+
+
+def _convolution(
+    name: str, template: str, launch: dict[str, int], precision: str, bias: bool
+) -> str:
+    tiles = render(
+        template,
+        name=f"{name}_tiles",
+        operands=[Operand("bias", Reach.CHANNEL)] if bias else [],
+        statements=["acc += bias"] if bias else [],
+        precision=precision,
+        launch=launch,
+    )
+    return tiles + "\n" + _CONVOLUTION.format(name=name, bias="bias, " if bias else "")

@@ -1,0 +1,205 @@
+"""Fill one template of `templates/`: its name, its operands and epilogue, its precision and its tile sizes.
+
+A template is a kernel and the host function that launches it, with three markers: `# @arguments` (pointers and strides
+of the epilogue's operands), `# @epilogue` (statements on the float32 accumulator `acc`) and `# @operands` (host
+statements that bring the operands to the shape of the result). Everything else is ordinary Triton that can be read,
+and is pasted as it is.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+
+IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
+"""What every rendered text expects at the top of the module it is pasted into."""
+
+
+class Reach(StrEnum):
+    """How an epilogue's operand lies against the tile of results."""
+
+    FULL = "full"  # a value per result, after expand: any strides, 0 where it is broadcast
+    CHANNEL = (
+        "channel"  # a contiguous vector along the result's columns (GEMM) or channels (convolution)
+    )
+    SCALAR = "scalar"  # one number in memory
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that the epilogue reads; the statements name its value by `name`."""
+
+    name: str
+    reach: Reach
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a template's kernel reaches an operand; `$` stands for the operand's name, `@` for its pointers."""
+
+    axes: str
+    shape: str
+    full: str
+    channel: str
+    channel_load: str
+
+
+_MASKED_COLUMNS = "tl.load(@, mask={}, other=0.0).to(tl.float32)[None, :]"
+
+ACCESS: dict[str, Access] = {
+    "gemm": Access(
+        axes="mn",
+        shape="M, N",
+        full="rows[:, None] * stride_$_m + cols[None, :] * stride_$_n",
+        channel="cols",
+        channel_load=_MASKED_COLUMNS.format("cols < N"),
+    ),
+    "batched_gemm": Access(
+        axes="bmn",
+        shape="B, M, N",
+        full="batch * stride_$_b + rows[:, None] * stride_$_m + cols[None, :] * stride_$_n",
+        channel="cols",
+        channel_load=_MASKED_COLUMNS.format("cols < N"),
+    ),
+    "convolution": Access(
+        axes="bchw",
+        shape="B, O, OH, OW",
+        full="(image * stride_$_b + oh * stride_$_h + ow * stride_$_w)[:, None]"
+        " + (channels * stride_$_c)[None, :]",
+        channel="channels",
+        channel_load=_MASKED_COLUMNS.format("in_group"),
+    ),
+    "depthwise_convolution": Access(
+        axes="bchw",
+        shape="B, O, OH, OW",
+        full="image * stride_$_b + channels * stride_$_c + oh * stride_$_h + ow * stride_$_w",
+        channel="channels",
+        channel_load="tl.load(@).to(tl.float32)",
+    ),
+}
+
+
+@cache
+def template_text(name: str) -> str:
+    """The template without its docstring, which speaks to whoever chooses it, not to the reader of the result."""
+    text = (files(__package__) / "templates" / f"{name}.py").read_text(encoding="utf-8")
+    return re.sub(r'\A""".*?"""\s*', "", text, flags=re.DOTALL)
+
+
+def render(
+    template: str,
+    *,
+    name: str,
+    signature: str | None = None,
+    operands: Sequence[Operand] = (),
+    statements: Sequence[str] = (),
+    precision: str = "ieee",
+    launch: Mapping[str, int] = {},
+    docstring: str | None = None,
+    names: Mapping[str, str] = {},
+) -> str:
+    """One kernel `{name}_kernel` and its host function `name`.
+
+    Args:
+        template: a file of `templates/` without `.py`.
+        signature: the host function's parameters when they differ from the template's own.
+        operands: in the order in which the host function takes them, after the template's own inputs.
+        statements: lines on `acc` (float32) and the operands' names (float32 too), last one assigning `acc`.
+        precision: of `tl.dot` on float32 inputs: ieee, tf32 or tf32x3.
+        launch: compile-time parameters of the launch that replace the template's, such as BLOCK_M and num_warps.
+        names: further identifiers of the template to rename.
+    """
+    text = template_text(template)
+    text = text.replace('input_precision="ieee"', f'input_precision="{precision}"')
+    text = _with_launch(text, launch)
+    text = _with_marker(text, "arguments", _arguments(template, operands))
+    text = _with_marker(text, "epilogue", [*_loads(template, operands), *statements])
+    text = _with_marker(text, "operands", _expansions(template, operands))
+    text = _with_host_operands(text, template, operands)
+    text = re.sub(rf"\b{template}_kernel\b", f"{name}_kernel", text)
+    text = re.sub(rf"\bdef {template}\b", f"def {name}", text)
+    for old, new in names.items():
+        text = re.sub(rf"\b{old}\b", new, text)
+    if signature is not None:
+        text = re.sub(rf"def {name}\(.*\):", f"def {name}({signature}):", text)
+    if docstring is not None:
+        text = re.sub(rf'(def {name}\(.*\):\n    )""".*"""', rf'\1"""{docstring}"""', text)
+    return text.strip() + "\n"
+
+
+def _with_launch(text: str, launch: Mapping[str, int]) -> str:
+    for key, value in launch.items():
+        text = re.sub(rf"\b{key}=\d+", f"{key}={value}", text)
+    return text
+
+
+def _with_marker(text: str, marker: str, lines: Sequence[str]) -> str:
+    def filled(match: re.Match[str]) -> str:
+        return "".join(f"{match['indent']}{line}\n" for line in lines)
+
+    return re.sub(rf"^(?P<indent> *)# @{marker}\n", filled, text, flags=re.MULTILINE)
+
+
+def _strides(operand: Operand, axes: str) -> list[str]:
+    if operand.reach is not Reach.FULL:
+        return []
+    return [f"stride_{operand.name}_{axis}" for axis in axes]
+
+
+def _arguments(template: str, operands: Sequence[Operand]) -> list[str]:
+    axes = ACCESS[template].axes if operands else ""
+    return [
+        f"{argument},"
+        for operand in operands
+        for argument in (f"{operand.name}_ptr", *_strides(operand, axes))
+    ]
+
+
+def _loads(template: str, operands: Sequence[Operand]) -> list[str]:
+    lines = []
+    for operand in operands:
+        if operand.reach is Reach.SCALAR:
+            lines.append(f"{operand.name} = tl.load({operand.name}_ptr).to(tl.float32)")
+            continue
+        access = ACCESS[template]
+        where = access.full if operand.reach is Reach.FULL else access.channel
+        lines += [
+            line.replace("$", operand.name)
+            for line in (f"$_ptrs = $_ptr + {where}", f"$ = {_load(access, operand.reach)}")
+        ]
+    return lines
+
+
+def _load(access: Access, reach: Reach) -> str:
+    if reach is Reach.FULL:
+        return "tl.load($_ptrs, mask=inside, other=0.0).to(tl.float32)"
+    return access.channel_load.replace("@", "$_ptrs")
+
+
+def _expansions(template: str, operands: Sequence[Operand]) -> list[str]:
+    return [
+        f"{operand.name} = {operand.name}.expand({ACCESS[template].shape})"
+        for operand in operands
+        if operand.reach is Reach.FULL
+    ]
+
+
+def _with_host_operands(text: str, template: str, operands: Sequence[Operand]) -> str:
+    axes = ACCESS[template].axes if template in ACCESS else ""
+    passed = [
+        argument
+        for operand in operands
+        for argument in (
+            operand.name,
+            *(
+                [f"{operand.name}.stride({i})" for i in range(len(axes))]
+                if operand.reach is Reach.FULL
+                else []
+            ),
+        )
+    ]
+    names = [operand.name for operand in operands]
+    text = re.sub(r"(def .*)\*operands, ", lambda m: m[1] + "".join(f"{n}, " for n in names), text)
+    return text.replace("*operands, ", "".join(f"{argument}, " for argument in passed))

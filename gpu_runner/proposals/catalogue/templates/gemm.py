@@ -1,0 +1,71 @@
+"""Matrix product c = epilogue(a @ b) of a (M, K) and b (K, N), any strides, any sizes.
+
+Domain: float32, float16, bfloat16; sums in float32; c has the dtype of `out`. A tile is BLOCK_M x BLOCK_N, and
+GROUP_M rows of tiles are walked together so that they share their columns of b in the L2 cache.
+Preconditions: a and b have one dtype; BLOCK_M, BLOCK_N and BLOCK_K are powers of two, at least 16.
+"""
+
+
+@triton.jit
+def gemm_kernel(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    # @arguments
+    M,
+    N,
+    K,
+    stride_am,
+    stride_ak,
+    stride_bk,
+    stride_bn,
+    stride_cm,
+    stride_cn,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+):
+    # Neighbouring programs share columns of b: GROUP_M rows of tiles at a time.
+    pid = tl.program_id(0)
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    first_m = (pid // (GROUP_M * tiles_n)) * GROUP_M
+    group_m = tl.minimum(tiles_m - first_m, GROUP_M)
+    tile_m = first_m + (pid % (GROUP_M * tiles_n)) % group_m
+    tile_n = (pid % (GROUP_M * tiles_n)) // group_m
+
+    rows = tile_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tile_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + rows[:, None] * stride_am + depth[None, :] * stride_ak
+    b_ptrs = b_ptr + depth[:, None] * stride_bk + cols[None, :] * stride_bn
+
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (depth[None, :] < K - k), other=0.0)
+        b = tl.load(b_ptrs, mask=(depth[:, None] < K - k) & (cols[None, :] < N), other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        a_ptrs += BLOCK_K * stride_ak
+        b_ptrs += BLOCK_K * stride_bk
+
+    inside = (rows[:, None] < M) & (cols[None, :] < N)
+    # @epilogue
+    c_ptrs = c_ptr + rows[:, None] * stride_cm + cols[None, :] * stride_cn
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=inside)
+
+
+def gemm(a, b, *operands, out=None):
+    """The (M, N) product of a (M, K) and b (K, N) with its epilogue."""
+    M, K = a.shape
+    N = b.shape[1]
+    if out is None:
+        out = torch.empty((M, N), device=a.device, dtype=a.dtype)
+    # @operands
+    grid = lambda META: (triton.cdiv(M, META["BLOCK_M"]) * triton.cdiv(N, META["BLOCK_N"]),)
+    gemm_kernel[grid](
+        a, b, out, *operands, M, N, K,
+        a.stride(0), a.stride(1), b.stride(0), b.stride(1), out.stride(0), out.stride(1),
+        BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP_M=8, num_warps=4, num_stages=3,
+    )
+    return out

@@ -1,0 +1,38 @@
+"""First tile sizes for the catalogue's launches; tuning moves on from them.
+
+The choice follows the arithmetic unit: tensor cores want large tiles and deep pipelines, while float32 products under
+`ieee` run on the ordinary units, where registers are what runs out first.
+"""
+
+_WIDTH = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
+
+
+def _power_of_two(size: int, low: int, high: int) -> int:
+    """The smallest power of two that covers `size`, kept between `low` and `high`."""
+    return min(high, max(low, 1 << max(0, size - 1).bit_length()))
+
+
+def gemm_launch(m: int, n: int, k: int, dtype: str, precision: str) -> dict[str, int]:
+    """Launch parameters of the gemm and batched_gemm templates for one size."""
+    scalar_units = _WIDTH.get(dtype, 4) >= 4 and precision == "ieee"
+    largest = 64 if scalar_units else 128
+    block_m = _power_of_two(m, 16, largest)
+    block_n = _power_of_two(n, 16, largest)
+    block_k = _power_of_two(k, 16, 32 if _WIDTH.get(dtype, 4) >= 4 else 64)
+    return {
+        "BLOCK_M": block_m,
+        "BLOCK_N": block_n,
+        "BLOCK_K": block_k,
+        "GROUP_M": 8,
+        "num_warps": 8 if block_m * block_n >= 128 * 128 else 4,
+        "num_stages": 3,
+    }
+
+
+def convolution_launch(
+    pixels: int, filters: int, taps: int, dtype: str, precision: str
+) -> dict[str, int]:
+    """Launch parameters of the convolution template: pixels of all images, filters and taps of one group."""
+    launch = gemm_launch(pixels, filters, taps, dtype, precision)
+    del launch["GROUP_M"]
+    return launch
