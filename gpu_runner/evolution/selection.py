@@ -1,0 +1,103 @@
+"""Which parents reproduce, and by which operator."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+
+from gpu_runner.core.candidate import Candidate
+from gpu_runner.core.verdicts import Verdict
+from gpu_runner.evolution.fitness import rank_key
+from gpu_runner.evolution.types import Cell, Credit, Island, Operator, State
+
+Applies = Callable[[Operator, tuple[Candidate, ...]], bool]
+
+
+class Mode(StrEnum):
+    """Exploit the island's best, explore rarely used cells of the archive, or take any member."""
+
+    EXPLOIT = "exploit"
+    EXPLORE = "explore"
+    RANDOM = "random"
+
+
+MODE_SHARES: Mapping[Mode, float] = {Mode.EXPLOIT: 0.6, Mode.EXPLORE: 0.25, Mode.RANDOM: 0.15}
+PRIOR_GAIN = 0.1
+"""An untried operator is expected to gain this much (as a logarithm) on one try."""
+
+_FAILING_PARENT = frozenset({Operator.REPAIR})
+_TWO_PARENTS = frozenset({Operator.CROSSOVER})
+
+
+def choose_mode(rng: random.Random) -> Mode:
+    return rng.choices(list(MODE_SHARES), list(MODE_SHARES.values()))[0]
+
+
+def parents_in_order(state: State, island: Island, rng: random.Random) -> list[Candidate]:
+    """Every possible parent of an island once; the mode that was drawn decides who comes first."""
+    mode = choose_mode(rng)
+    exploited = _by_rank(island.correct, rng)
+    explored = _rarely_used(state.archive, state.children, rng)
+    anyone = sorted(island.members, key=rank_key)
+    rng.shuffle(anyone)
+    founders = sorted((m for other in state.islands for m in other.members), key=rank_key)
+    first = {Mode.EXPLOIT: exploited, Mode.EXPLORE: explored, Mode.RANDOM: anyone}[mode]
+    return list(dict.fromkeys([*first, *exploited, *anyone, *explored, *founders]))
+
+
+def operators_in_order(
+    shares: Mapping[Operator, float],
+    credit: Mapping[Operator, Credit],
+    available: frozenset[Operator],
+    rng: random.Random,
+) -> list[Operator]:
+    """All available operators, drawn one after the other by share times what they earned."""
+    left = sorted(available & shares.keys())
+    order: list[Operator] = []
+    while left:
+        weights = [shares[op] * expected_gain(credit.get(op, Credit())) for op in left]
+        order.append(rng.choices(left, weights)[0])
+        left.remove(order[-1])
+    return order
+
+
+def expected_gain(credit: Credit) -> float:
+    """Mean gain per try with a prior; never below a fifth of the prior, so that nothing is given up for good."""
+    return max(PRIOR_GAIN / 5, (PRIOR_GAIN + credit.gain) / (1 + credit.tries))
+
+
+def suits(operator: Operator, parent: Candidate) -> bool:
+    """Whether an operator can start from this parent: repairs need a failure, all others a correct kernel."""
+    if parent.evaluation is None or parent.evaluation.verdict is Verdict.CHEATING:
+        return False
+    return (operator in _FAILING_PARENT) != (parent.fitness > 0)
+
+
+def partner(
+    parent: Candidate, candidates: Sequence[Candidate], rng: random.Random
+) -> Candidate | None:
+    """A second parent for a crossover, the fitter the likelier; None where there is nobody else."""
+    others = _by_rank([c for c in candidates if c.fitness > 0 and c.id != parent.id], rng)
+    return others[0] if others else None
+
+
+def needs_partner(operator: Operator) -> bool:
+    return operator in _TWO_PARENTS
+
+
+def _by_rank(candidates: Sequence[Candidate], rng: random.Random) -> list[Candidate]:
+    """A random order in which rank r comes first with weight 1 / r."""
+    left = sorted(candidates, key=rank_key)
+    order: list[Candidate] = []
+    while left:
+        weights = [1 / rank for rank in range(1, len(left) + 1)]
+        order.append(rng.choices(left, weights)[0])
+        left.remove(order[-1])
+    return order
+
+
+def _rarely_used(
+    archive: Mapping[Cell, Candidate], children: Mapping[int, int], rng: random.Random
+) -> list[Candidate]:
+    elites = sorted(archive.values(), key=rank_key)
+    rng.shuffle(elites)
+    return sorted(elites, key=lambda elite: children.get(elite.id, 0))
