@@ -1,0 +1,48 @@
+"""The tables. One module per story: accounts, tasks, runs, candidates, library, fleet, audit."""
+
+from evolution_app.models.accounts import ApiToken, SignInToken, User
+from evolution_app.models.audit import AuditEvent
+from evolution_app.models.candidates import (
+    Candidate,
+    CandidateParent,
+    Evaluation,
+    Finding,
+    ModelCall,
+)
+from evolution_app.models.fleet import Hint, Runner
+from evolution_app.models.library import (
+    EntryUse,
+    EntryVersion,
+    Evidence,
+    ExperienceEntry,
+    Review,
+)
+from evolution_app.models.runs import Island, Run, RunEvent, Steering
+from evolution_app.models.sources import SourceText
+from evolution_app.models.tasks import Task, TaskShare
+
+__all__ = [
+    "ApiToken",
+    "AuditEvent",
+    "Candidate",
+    "CandidateParent",
+    "EntryUse",
+    "EntryVersion",
+    "Evaluation",
+    "Evidence",
+    "ExperienceEntry",
+    "Finding",
+    "Hint",
+    "Island",
+    "ModelCall",
+    "Review",
+    "Run",
+    "RunEvent",
+    "Runner",
+    "SignInToken",
+    "SourceText",
+    "Steering",
+    "Task",
+    "TaskShare",
+    "User",
+]
