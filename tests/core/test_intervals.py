@@ -13,10 +13,12 @@ def test_the_ratio_is_the_geometric_mean_over_blocks() -> None:
     assert result.ratio == pytest.approx(math.sqrt(2 * 4))
 
 
-def test_identical_blocks_have_an_interval_of_no_width() -> None:
-    result = ratio_interval([[2.0]] * 5, [[1.0]] * 5)
+def test_identical_blocks_still_differ_as_much_as_two_processes_do() -> None:
+    quick = ratio_interval([[20.0]] * 5, [[10.0]] * 5)
+    slow = ratio_interval([[2000.0]] * 5, [[1000.0]] * 5)
 
-    assert (result.low, result.ratio, result.high) == pytest.approx((2.0, 2.0, 2.0))
+    assert quick.low == pytest.approx(2.0 * math.exp(-1.96 * math.hypot(0.004, 0.008)), rel=1e-3)
+    assert slow.low == pytest.approx(2.0 * math.exp(-1.96 * 0.00043), rel=1e-4)
 
 
 def test_one_block_gives_no_interval() -> None:
@@ -36,7 +38,7 @@ def test_an_interval_covers_equal_kernels_whose_placements_differ() -> None:
     rng = random.Random(7)
     covered = 0
     for _ in range(400):
-        blocks = [[[math.exp(rng.gauss(0, 0.02))] * 5 for _ in range(10)] for _ in range(2)]
+        blocks = [[[1e6 * math.exp(rng.gauss(0, 0.02))] * 5 for _ in range(10)] for _ in range(2)]
         interval = ratio_interval(*blocks)
         assert interval.low is not None
         assert interval.high is not None
