@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 import triton
 import triton.language as tl
-from gpu_runner.evaluation.protocol import Placed
 
 from gpu_runner.core.intervals import ratio_interval
 from gpu_runner.evaluation.channel import Channel
@@ -34,6 +33,7 @@ from gpu_runner.evaluation.child.timing import (
     run_host_window,
     run_window,
 )
+from gpu_runner.evaluation.protocol import Placed
 
 ROWS = {"5us": 128, "40us": 4096, "250us": 32768, "2ms": 262144}
 COLUMNS = 4096
