@@ -1,0 +1,208 @@
+"""Process 1 of a child's namespace: captures output, enforces limits, ends and reports the worker."""
+
+import contextlib
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpu_runner.evaluation.channel import Channel
+from gpu_runner.evaluation.errors import RunnerError
+
+WATCH_INTERVAL_S = 0.05
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a worker and its descendants hold at one moment."""
+
+    bytes: int
+    processes: int
+
+
+class Keeper:
+    """Watches one worker until it ends, is told to end it, or loses its owner."""
+
+    def __init__(
+        self,
+        worker: int,
+        status: Channel,
+        output: int,
+        limits: dict[str, Any],
+        *,
+        isolated: bool,
+    ) -> None:
+        os.set_blocking(output, False)
+        self.worker = worker
+        self.status = status
+        self.output_fd: int | None = output
+        self.limits = limits
+        self.isolated = isolated
+        self.deadline = time.monotonic() + limits["wall_s"]
+        self.next_look = 0.0
+        self.output = bytearray()
+        self.dropped_bytes = 0
+        self.ended: int | None = None
+
+    def watch(self) -> None:
+        """Return once the worker and all its descendants are dead and that has been reported."""
+        reason = ""
+        while not reason and self.ended is None:
+            self.wait_for_something()
+            reason = self.reason_to_kill()
+            self.reap()
+        self.kill_all()
+        self.drain()
+        with contextlib.suppress(RunnerError):
+            self.status.send({"exit": self.exit(reason), "output": self.text()}, timeout_s=5)
+
+    def wait_for_something(self) -> None:
+        """Sleep until output, a word from the owner, the worker's end, or the next look."""
+        pidfd = os.pidfd_open(self.worker)
+        try:
+            poll = select.poll()
+            for fd in (self.output_fd, self.status.fileno(), pidfd):
+                if fd is not None:
+                    poll.register(fd, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll(WATCH_INTERVAL_S * 1000)}
+        finally:
+            os.close(pidfd)
+        if self.output_fd in ready:
+            self.drain()
+            # Without the pause a worker that floods us costs a second processor.
+            time.sleep(0.001)
+
+    def reason_to_kill(self) -> str:
+        if owner_wants_the_end(self.status):
+            return "killed"
+        now = time.monotonic()
+        if now > self.deadline:
+            return "deadline"
+        if now < self.next_look:
+            return ""
+        self.next_look = now + WATCH_INTERVAL_S
+        usage = usage_in_namespace() if self.isolated else usage_below(os.getpid())
+        if usage.bytes > self.limits["memory_bytes"]:
+            return "memory"
+        return "processes" if usage.processes > self.limits["processes"] else ""
+
+    def reap(self) -> None:
+        """Collect whatever has died: the worker, and orphans that were handed to us."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self.worker:
+                    self.ended = status
+
+    def kill_all(self) -> None:
+        """End every descendant. As process 1 of a namespace, everything else in it."""
+        while True:
+            if self.isolated and os.getpid() == 1:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(-1, signal.SIGKILL)
+            else:
+                kill_below(os.getpid())
+            self.reap()
+            if not has_children():
+                return
+            time.sleep(0.001)
+
+    def drain(self) -> None:
+        """Take what the pipe holds now, keep the end of all that came."""
+        for _ in range(16):
+            if self.output_fd is None:
+                return
+            try:
+                chunk = os.read(self.output_fd, 1 << 16)
+            except BlockingIOError:
+                return
+            if not chunk:
+                os.close(self.output_fd)
+                self.output_fd = None
+            self.keep_end_of(chunk)
+
+    def keep_end_of(self, chunk: bytes) -> None:
+        self.output += chunk
+        excess = len(self.output) - self.limits["output_bytes"]
+        if excess > 0:
+            del self.output[:excess]
+            self.dropped_bytes += excess
+
+    def exit(self, reason: str) -> dict[str, Any]:
+        status = self.ended
+        if status is None:
+            return {"code": None, "signal": signal.SIGKILL, "reason": reason or "killed"}
+        if os.WIFSIGNALED(status):
+            return {"code": None, "signal": os.WTERMSIG(status), "reason": reason or "exited"}
+        return {"code": os.WEXITSTATUS(status), "signal": None, "reason": reason or "exited"}
+
+    def text(self) -> str:
+        text = self.output.decode(errors="replace")
+        return f"[{self.dropped_bytes} bytes left out]\n{text}" if self.dropped_bytes else text
+
+
+def owner_wants_the_end(status: Channel) -> bool:
+    """The owner says nothing but "end", and closes the socket when it is gone itself."""
+    return bool(select.select([status.fileno()], [], [], 0)[0])
+
+
+def usage_in_namespace() -> Usage:
+    """Of all processes but ourselves, plus the files in the two private memory file systems."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    files = sum(map(used_bytes, ("/tmp", "/dev/shm")))
+    others = [pid for pid in pids if pid != 1]
+    return Usage(files + sum(map(memory_bytes, others)), len(others))
+
+
+def usage_below(root: int) -> Usage:
+    below = descendants(root)
+    return Usage(sum(map(memory_bytes, below)), len(below))
+
+
+def memory_bytes(pid: int) -> int:
+    """Memory that is not a file's: private and shared; 0 when the process is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    wanted = ("RssAnon:", "RssShmem:")
+    return sum(int(line.split()[1]) * KIB for line in lines if line.startswith(wanted))
+
+
+def used_bytes(folder: str) -> int:
+    usage = os.statvfs(folder)
+    return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
+
+
+def descendants(root: int) -> list[int]:
+    """All processes below one, parents first; reads /proc once."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                text = Path(f"/proc/{name}/stat").read_text()
+                parents[int(name)] = int(text.rpartition(")")[2].split()[1])
+    found = [root]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found[1:]
+
+
+def kill_below(root: int) -> None:
+    for pid in descendants(root):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
