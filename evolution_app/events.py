@@ -7,7 +7,7 @@ the truth. Kinds and payloads (numbers are of candidates and islands within the 
 - `run.best`: candidate, ratio, low, high, compile, fidelity
 - `run.budget`: spent {evaluations, tokens, money_usd, gpu_s, wall_s}, budget
 - `island`: number, strategy, description
-- `migration`: what the engine noted (from, to, candidates)
+- `migration`: candidate, home, to (islands)
 - `candidate.created`: candidate, island, generation, parents, origin, move, state
 - `candidate.stage`: candidate, island, stage
 - `candidate.requeued`: candidate, island, reason
@@ -17,7 +17,8 @@ the truth. Kinds and payloads (numbers are of candidates and islands within the 
 - `model_call`: candidate, island, model, role, outcome, tokens_in, tokens_out, money_usd, seconds
 - `steering`: author, island, what (kernel or hint)
 - `task.report`: warnings (how many): the task was inspected
-- `log`: level, message; and any other note of the engine under `note.<kind>`
+- `published`: candidate, ratio, low, high: the best was timed once more
+- `log`: text
 """
 
 from typing import Any, Final
@@ -42,6 +43,7 @@ DIAGNOSIS: Final = "diagnosis"
 MODEL_CALL: Final = "model_call"
 STEERING: Final = "steering"
 TASK_REPORT: Final = "task.report"
+PUBLISHED: Final = "published"
 LOG: Final = "log"
 
 

@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-TABLES = ("auditevent", "entryuse", "entryversion", "evidence", "review", "runevent")
+TABLES = ("auditevent", "entryuse", "entryversion", "evidence", "review", "runevent", "runnote")
 
 POSTGRES_FUNCTION = """
 CREATE OR REPLACE FUNCTION foundry_refuse_change() RETURNS trigger AS $$

@@ -17,7 +17,7 @@ from evolution_app.models.library import (
     ExperienceEntry,
     Review,
 )
-from evolution_app.models.runs import Island, Run, RunEvent, Steering
+from evolution_app.models.runs import Island, Run, RunEvent, RunNote, Steering
 from evolution_app.models.sources import SourceText
 from evolution_app.models.tasks import Task, TaskShare
 
@@ -38,6 +38,7 @@ __all__ = [
     "Review",
     "Run",
     "RunEvent",
+    "RunNote",
     "Runner",
     "SignInToken",
     "SourceText",

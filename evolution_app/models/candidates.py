@@ -221,6 +221,9 @@ class Evaluation(models.Model):
     kind = models.CharField(max_length=40, blank=True)
     fidelity = models.CharField(max_length=10, choices=choices_of(Fidelity), blank=True)
     device = models.CharField(max_length=120)
+    is_published = models.BooleanField(
+        default=False, help_text="timed once more after selection: the figures to publish"
+    )
     evaluator_version = models.PositiveSmallIntegerField(default=core_evaluation.EVALUATOR_VERSION)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -21,6 +21,9 @@ class Runner(models.Model):
 
     name = models.CharField(max_length=120, help_text="host and process id")
     host = models.CharField(max_length=120)
+    place = models.CharField(
+        max_length=80, blank=True, help_text="boot and pid namespace in which `pid` means something"
+    )
     pid = models.PositiveIntegerField()
     device = models.CharField(max_length=120, blank=True, help_text="empty until the pool is open")
     device_kind = models.CharField(max_length=16, blank=True)

@@ -18,7 +18,7 @@ from gpu_runner.core.task import RunSpec
 from gpu_runner.core.verdicts import RunState
 
 LEASE = timedelta(seconds=20)
-MAX_LOST_CLAIMS = 5
+MAX_LOST_CLAIMS = 12
 """A run whose runner died this often without finishing a candidate in between has failed."""
 
 OVER = [state.value for state in RunState if state.is_over]
@@ -186,6 +186,12 @@ class Run(models.Model):
         """Cancelling was asked for and the runner has not acknowledged it yet."""
         return self.wanted == RunState.CANCELLED and not self.is_over
 
+    def result(self) -> dict[str, Any] | None:
+        """What `result.json` of a run in files would say; None while it is not over."""
+        note = self.run_notes.filter(kind="result").order_by("-id").first()
+        payload: dict[str, Any] | None = note.payload if note else None
+        return payload
+
     def runs_ahead(self) -> int:
         """How many queued runs a runner will take before this one."""
         return Run.objects.filter(state=RunState.QUEUED, id__lt=self.pk).count()
@@ -245,6 +251,19 @@ class RunEvent(AppendOnly):
             "payload": self.payload,
             "at": self.created_at.isoformat(),
         }
+
+
+class RunNote(AppendOnly):
+    """What the search wrote down to go on from after a kill; people see the events that follow from some."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="run_notes")
+    kind = models.CharField(max_length=40)
+    payload = models.JSONField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "kind", "id"], name="note_by_kind")]
+        ordering = ["id"]
 
 
 class SteeringQuerySet(models.QuerySet["Steering"]):
