@@ -99,9 +99,12 @@ def evaluate(
     """Judge one candidate: correct or not, genuine or not, how fast, and why. Exit 0 only when correct."""
     spec = _task(task, track=track, precision=precision, target=target, baseline=baseline)
     source = _read(candidate, limit=None)
-    with _pool(device, sandbox, max_autotune=max_autotune) as pool, _our_failures():
-        with show.stages(quiet=as_json) as on_stage:
-            evaluation = pool.evaluate(spec, source, on_stage=on_stage)
+    with (
+        _pool(device, sandbox, max_autotune=max_autotune) as pool,
+        _our_failures(),
+        show.stages(quiet=as_json) as on_stage,
+    ):
+        evaluation = pool.evaluate(spec, source, on_stage=on_stage)
     evaluation = _diagnosed(evaluation, source)
     if as_json:
         _print_json(evaluation.model_dump(mode="json"))
