@@ -5,7 +5,7 @@ Values that are no tensors cross in a small typed JSON encoding; tensors cross i
 nonce that its answer must repeat, so that a line which a candidate writes into the pipe is a forgery.
 
 The exchange is: `Load`, then for the reference `Describe` (it makes the inputs), `Construct`, `Export`
-(inputs or state into a buffer), `Adopt` (input sets out of buffers), `Run` any number of times, `Time`,
+(inputs or state into a buffer), `Adopt` (input sets out of buffers), `Run` any number of times, `Place` and `Window` for times,
 `Model` (full size over untouched memory), `Compile` (for a target GPU), and `Report` (what the hook saw).
 """
 
@@ -76,11 +76,13 @@ class Composition(Message):
 class Load(Message):
     do: Literal["load"] = "load"
     source: str = Field(max_length=256 * 1024)
-    role: Literal["reference", "baseline", "candidate"]
+    role: Literal["reference", "baseline", "candidate", "idle"]
     device: str = Field(max_length=20)
     precision: Literal["reference", "ieee", "tf32"] = "reference"
     compiled: bool = Field(default=False, description="wrap the module in torch.compile")
-    is_full_size: bool = Field(default=True, description="False when shapes were made smaller")
+    target: str = Field(
+        default="h200", max_length=40, description="the GPU that a CPU stands in for"
+    )
 
 
 class Describe(Message):
@@ -141,53 +143,83 @@ class Run(Message):
     buffers: Buffer | None = Field(
         default=None, description="for the module's buffers after the call"
     )
+    buffer_names: tuple[Name, ...] = Field(default=(), max_length=TENSORS_LIMIT)
     previous: Buffer | None = Field(
         default=None, description="for the outputs of the call before, as they are now"
     )
 
 
-class Time(Message):
-    """Call the module once per composition, timed by events, with the L2 cache flushed in between."""
+class Place(Message):
+    """Move all working buffers to fresh addresses; with a descriptor, adopt it as the gate of later windows."""
 
-    do: Literal["time"] = "time"
-    compositions: tuple[Composition, ...] = Field(min_length=1, max_length=2_000)
-    flush_bytes: Count = 0
-    is_noop: bool = Field(
-        default=False, description="compose and flush only, to calibrate overhead"
+    do: Literal["place"] = "place"
+    seed: int
+    gate_bytes: Count = Field(
+        default=0, description="size of the gate's buffer, when one comes along"
     )
-    outputs: Buffer | None = Field(default=None, description="for the outputs of call `sampled`")
-    sampled: int = 0
-    options: dict[Name, float | int | bool | str] = Field(default={}, max_length=40)
+
+
+class Window(Message):
+    """Call once per composition behind the gate; answered twice, by `Enqueued` and, the gate open, by `Timed`."""
+
+    do: Literal["window"] = "window"
+    compositions: tuple[Composition, ...] = Field(min_length=1, max_length=2_000)
+    ticket: Count
+    sampled: int = Field(description="which call's outputs are copied into `outputs`")
+    outputs: Buffer | None = None
+
+
+class HostWindow(Message):
+    """Call once per composition, one at a time, timed by the host's clock from call to synchronise."""
+
+    do: Literal["host_window"] = "host_window"
+    compositions: tuple[Composition, ...] = Field(min_length=1, max_length=2_000)
 
 
 class Model(Message):
-    """Launches and operations of one call at full size over untouched memory, for modelled speed."""
+    """Launches and operations of one call at full size over untouched memory, for modelled speed.
+
+    The reference makes its own inputs and constructor arguments; others get them, tensors by their places alone.
+    """
 
     do: Literal["model"] = "model"
-    init: Encoded
-    init_buffer: Buffer | None = None
-    inputs: Encoded
-    places: tuple[Placed, ...] = Field(max_length=TENSORS_LIMIT)
     seed: int
+    init: Encoded = None
+    init_places: tuple[Placed, ...] = Field(default=(), max_length=TENSORS_LIMIT)
+    inputs: Encoded = None
+    places: tuple[Placed, ...] = Field(default=(), max_length=TENSORS_LIMIT)
 
 
 class Compile(Message):
-    """Compile what one call launches, at full size, for a GPU that need not be here."""
+    """Compile for a GPU, which need not be here, what one call at full size launches; fields as in `Model`."""
 
     do: Literal["compile"] = "compile"
     target: str = Field(max_length=40)
-    init: Encoded
-    init_buffer: Buffer | None = None
-    inputs: Encoded
-    places: tuple[Placed, ...] = Field(max_length=TENSORS_LIMIT)
     seed: int
+    init: Encoded
+    init_places: tuple[Placed, ...] = Field(default=(), max_length=TENSORS_LIMIT)
+    inputs: Encoded
+    places: tuple[Placed, ...] = Field(default=(), max_length=TENSORS_LIMIT)
 
 
 class Report(Message):
     do: Literal["report"] = "report"
 
 
-Request = Load | Describe | Construct | Export | Adopt | Run | Time | Model | Compile | Report
+Request = (
+    Load
+    | Describe
+    | Construct
+    | Export
+    | Adopt
+    | Run
+    | Place
+    | Window
+    | HostWindow
+    | Model
+    | Compile
+    | Report
+)
 
 
 # Answers, from a player: claims, all of them
@@ -264,7 +296,9 @@ class Operation(Message):
     """One kind of dispatched operation of one call, with what is known about where its result goes."""
 
     name: Name
-    group: Literal["allocation", "view", "copy", "cast", "compute", "library", "random", "host"]
+    group: Literal[
+        "allocation", "view", "copy", "cast", "compute", "integer", "library", "random", "host"
+    ]
     calls: Count
     elements: Count = 0
     nbytes: Count = 0
@@ -306,18 +340,28 @@ class Ran(Message):
     seconds: Seconds = 0
 
 
+class Enqueued(Message):
+    status: Literal["enqueued"] = "enqueued"
+
+
 class Timed(Message):
+    """Microseconds per call, in order."""
+
     status: Literal["timed"] = "timed"
-    device_us: tuple[float, ...] = Field(default=(), max_length=2_000)
-    call_us: tuple[float, ...] = Field(default=(), max_length=2_000)
-    extra: dict[Name, Any] = Field(default={}, max_length=40)
+    times_us: tuple[Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)], ...] = Field(
+        max_length=2_000
+    )
 
 
 class Modelled(Message):
     status: Literal["modelled"] = "modelled"
     launches: tuple[dict[str, Any], ...] = Field(default=(), max_length=2_000)
     operations: tuple[dict[str, Any], ...] = Field(default=(), max_length=5_000)
-    outputs: tuple[TensorSpec, ...] = Field(default=(), max_length=TENSORS_LIMIT)
+    outputs: tuple[Placed, ...] = Field(default=(), max_length=TENSORS_LIMIT)
+    init: Encoded = None
+    init_places: tuple[Placed, ...] = Field(default=(), max_length=TENSORS_LIMIT)
+    inputs: Encoded = None
+    places: tuple[Placed, ...] = Field(default=(), max_length=TENSORS_LIMIT)
     seconds: Seconds = 0
 
 
@@ -341,6 +385,7 @@ Answer = (
     | Constructed
     | Stored
     | Ran
+    | Enqueued
     | Timed
     | Modelled
     | CompiledAll
