@@ -136,6 +136,17 @@ class Graph(BaseModel):
         return found
 
 
+def attribute_text(path: str) -> str:
+    """How `forward` reaches a parameter or attribute: layers.0.weight is self.layers[0].weight."""
+    text = "self"
+    for part in path.split("."):
+        if part.isidentifier():
+            text += f".{part}"
+        else:
+            text += f"[{part}]" if part.isdigit() else f"[{part!r}]"
+    return text
+
+
 def _argument(value: Any, depth: int) -> Argument:
     if depth > _MAX_DEPTH:
         raise ValueError(f"arguments are nested more than {_MAX_DEPTH} deep")

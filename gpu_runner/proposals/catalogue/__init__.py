@@ -20,6 +20,60 @@ Parts: `templates/` the texts · `render` fills one · `tiles` first tile sizes 
 `pointwise` expressions of elementwise operations · `plan` which templates cover a graph · `emission` the module text.
 """
 
+from gpu_runner.core.graph import Graph
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.core.task_report import TaskReport
+from gpu_runner.core.verdicts import Precision
+from gpu_runner.proposals.catalogue.emission import Precisions, emit
 from gpu_runner.proposals.catalogue.library_calls import LibraryFunction, function_for
+from gpu_runner.proposals.catalogue.plan import Step, Unsupported, View, plan
+from gpu_runner.proposals.types import Draft
 
-__all__ = ["LibraryFunction", "function_for"]
+__all__ = ["LibraryFunction", "drafts", "function_for"]
+
+
+def drafts(task: TaskSpec, report: TaskReport) -> list[Draft]:
+    """Whole candidates from the templates; none where the graph is empty or holds an operation without a template."""
+    graph = Graph.model_validate(report.graph)
+    try:
+        steps = plan(graph)
+        title = f"{task.name}: {_described(steps)}."
+        source = emit(graph, steps, _precisions(task, graph), title.replace('"', "'"))
+    except Unsupported:
+        return []
+    return [
+        Draft(
+            source=source,
+            origin=f"catalogue:{_kind(steps)}",
+            move=f"{_described(steps)} from the catalogue"[:300],
+        )
+    ]
+
+
+def _precisions(task: TaskSpec, graph: Graph) -> Precisions:
+    """What the policy permits: the reference's own flags unless the task overrides them."""
+    if task.precision is not Precision.REFERENCE:
+        name = "tf32" if task.precision is Precision.TF32 else "ieee"
+        return Precisions(name, name)
+    return Precisions(
+        "tf32" if graph.tf32_matmul else "ieee", "tf32" if graph.tf32_convolution else "ieee"
+    )
+
+
+def _launches(steps: list[Step]) -> list[str]:
+    return [_word(step) for step in steps if not isinstance(step, View)]
+
+
+def _word(step: Step) -> str:
+    if isinstance(step, View):
+        return "view"
+    return type(step).__name__.lower()
+
+
+def _kind(steps: list[Step]) -> str:
+    return "+".join(dict.fromkeys(_launches(steps)))[:60]
+
+
+def _described(steps: list[Step]) -> str:
+    names = _launches(steps)
+    return f"{len(names)} kernel{'s' if len(names) > 1 else ''} ({', '.join(names)})"

@@ -19,7 +19,7 @@ def function_for(
     op: str,
     *,
     name: str | None = None,
-    sizes: tuple[int, ...] | None = None,
+    sizes: tuple[int, int, int] | None = None,
     dtype: str = "float32",
     precision: str = "ieee",
     alpha: float = 1.0,

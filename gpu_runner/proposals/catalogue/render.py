@@ -24,7 +24,9 @@ class Reach(StrEnum):
     CHANNEL = (
         "channel"  # a contiguous vector along the result's columns (GEMM) or channels (convolution)
     )
+    ROW = "row"  # a value per row of results (rows and elementwise templates only)
     SCALAR = "scalar"  # one number in memory
+    NUMBER = "number"  # a Python number, passed by value
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def render(
     precision: str = "ieee",
     launch: Mapping[str, int] = {},
     docstring: str | None = None,
-    names: Mapping[str, str] = {},
+    out_dtype: str | None = None,
 ) -> str:
     """One kernel `{name}_kernel` and its host function `name`.
 
@@ -109,29 +111,53 @@ def render(
         statements: lines on `acc` (float32) and the operands' names (float32 too), last one assigning `acc`.
         precision: of `tl.dot` on float32 inputs: ieee, tf32 or tf32x3.
         launch: compile-time parameters of the launch that replace the template's, such as BLOCK_M and num_warps.
-        names: further identifiers of the template to rename.
+        out_dtype: of the result, as Python text, where it is not the inputs'.
     """
-    text = template_text(template)
-    text = text.replace('input_precision="ieee"', f'input_precision="{precision}"')
-    text = _with_launch(text, launch)
-    text = _with_marker(text, "arguments", _arguments(template, operands))
-    text = _with_marker(text, "epilogue", [*_loads(template, operands), *statements])
-    text = _with_marker(text, "operands", _expansions(template, operands))
+    text = fill(
+        template,
+        name=name,
+        signature=signature,
+        sections={
+            "arguments": _arguments(template, operands),
+            "epilogue": [*_loads(template, operands), *statements],
+            "operands": _expansions(template, operands),
+        },
+        precision=precision,
+        launch=launch,
+    )
     text = _with_host_operands(text, template, operands)
-    text = re.sub(rf"\b{template}_kernel\b", f"{name}_kernel", text)
-    text = re.sub(rf"\bdef {template}\b", f"def {name}", text)
-    for old, new in names.items():
-        text = re.sub(rf"\b{old}\b", new, text)
-    if signature is not None:
-        text = re.sub(rf"def {name}\(.*\):", f"def {name}({signature}):", text)
+    if out_dtype is not None:
+        text = re.sub(r"(out = torch\.empty\(.*dtype=)[\w.]+\)", rf"\g<1>{out_dtype})", text)
     if docstring is not None:
         text = re.sub(rf'(def {name}\(.*\):\n    )""".*"""', rf'\1"""{docstring}"""', text)
     return text.strip() + "\n"
 
 
+def fill(
+    template: str,
+    *,
+    name: str,
+    sections: Mapping[str, Sequence[str]],
+    signature: str | None = None,
+    precision: str = "ieee",
+    launch: Mapping[str, int] = {},
+) -> str:
+    """A template with its markers replaced by the lines of `sections`, under a new name."""
+    text = template_text(template)
+    text = text.replace('input_precision="ieee"', f'input_precision="{precision}"')
+    text = _with_launch(text, launch)
+    for marker, lines in sections.items():
+        text = _with_marker(text, marker, lines)
+    text = re.sub(rf"\b{template}_kernel\b", f"{name}_kernel", text)
+    text = re.sub(rf"\bdef {template}\b", f"def {name}", text)
+    if signature is not None:
+        text = re.sub(rf"def {name}\(.*\):", f"def {name}({signature}):", text)
+    return text.strip() + "\n"
+
+
 def _with_launch(text: str, launch: Mapping[str, int]) -> str:
     for key, value in launch.items():
-        text = re.sub(rf"\b{key}=\d+", f"{key}={value}", text)
+        text = re.sub(rf"\b{key}=(\d+|triton\.next_power_of_2\(N\))", f"{key}={value}", text)
     return text
 
 
@@ -148,18 +174,24 @@ def _strides(operand: Operand, axes: str) -> list[str]:
     return [f"stride_{operand.name}_{axis}" for axis in axes]
 
 
+def _pointer(operand: Operand) -> str:
+    return operand.name if operand.reach is Reach.NUMBER else f"{operand.name}_ptr"
+
+
 def _arguments(template: str, operands: Sequence[Operand]) -> list[str]:
     axes = ACCESS[template].axes if operands else ""
     return [
         f"{argument},"
         for operand in operands
-        for argument in (f"{operand.name}_ptr", *_strides(operand, axes))
+        for argument in (_pointer(operand), *_strides(operand, axes))
     ]
 
 
 def _loads(template: str, operands: Sequence[Operand]) -> list[str]:
     lines = []
     for operand in operands:
+        if operand.reach is Reach.NUMBER:
+            continue
         if operand.reach is Reach.SCALAR:
             lines.append(f"{operand.name} = tl.load({operand.name}_ptr).to(tl.float32)")
             continue

@@ -1,0 +1,489 @@
+"""Decide which templates compute a graph: a sequence of steps, each one launch or one change of view.
+
+The rules go by operations and shapes alone. A product, convolution or attention starts a step and takes the elementwise
+operations after it along, as far as one value leaves; what is left is gathered into steps over whole rows or tiles.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from gpu_runner.core.graph import Argument, Graph, Node, Ref, Symbol
+from gpu_runner.proposals.catalogue.pointwise import base_name, expression
+
+_VIEWS: Final = frozenset(
+    "view reshape _unsafe_view transpose permute t unsqueeze squeeze expand select flatten unflatten movedim chunk"
+    " split unbind contiguous narrow swapaxes slice".split()
+)
+_IGNORED: Final = frozenset(("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range"))
+_ROW_OPERATIONS: Final = frozenset(
+    "softmax _softmax log_softmax layer_norm rms_norm sum mean amax amin logsumexp var".split()
+)
+_FLOATS: Final = frozenset(("float32", "float16", "bfloat16"))
+MAX_ROW: Final = 32_768
+
+
+class Unsupported(Exception):
+    """No template covers an operation of this graph; the message says which."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A host statement that moves no numbers."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class Region:
+    """Nodes that one kernel computes, in order, the anchor first; `outputs` are read outside."""
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product with its epilogue; `b_transposed` for a weight kept as (N, K)."""
+
+    template: Literal["gemm", "batched_gemm"]
+    a: Node
+    b: Node
+    b_transposed: bool
+    bias: Node | None
+    region: Region
+
+
+@dataclass(frozen=True)
+class Convolution:
+    x: Node
+    weight: Node
+    bias: Node | None
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    region: Region
+
+
+@dataclass(frozen=True)
+class Attention:
+    q: Node
+    k: Node
+    v: Node
+    scale: Argument
+    divides: bool
+    causal: bool
+    region: Region
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Elementwise operations and, where it `reduces`, reductions over the last dimension of `shape`."""
+
+    shape: tuple[int, ...]
+    reduces: bool
+    region: Region
+
+
+Step = View | Product | Convolution | Attention | Rows
+
+
+def plan(graph: Graph) -> list[Step]:
+    """The steps that compute a graph, in order.
+
+    Raises:
+        Unsupported: an operation, shape, dtype or mutation has no template.
+    """
+    return _Planner(graph).steps()
+
+
+def is_view(node: Node) -> bool:
+    return node.kind == "item" or base_name(node) in _VIEWS
+
+
+def keyword(node: Node, position: int, name: str, default: Argument) -> Argument:
+    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
+
+
+def number(argument: Argument) -> int | float:
+    """The value of a constant argument."""
+    value = argument.value if isinstance(argument, Symbol) else argument
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unsupported(f"a constant was expected, not {argument!r}")
+    return value
+
+
+@dataclass
+class _Planner:
+    graph: Graph
+    available: set[str] = field(default_factory=set)
+    plan: list[Step] = field(default_factory=list)
+
+    def steps(self) -> list[Step]:
+        self._refuse_mutation()
+        self.available = {
+            n.name for n in self.graph.nodes if n.kind in ("input", "parameter", "buffer")
+        }
+        live = self._live()
+        for node in self.graph.calls:
+            if node.name in live and node.name not in self.available:
+                self._add(node)
+        if all(isinstance(step, View) for step in self.plan):
+            raise Unsupported("nothing is computed")
+        return self.plan
+
+    def _refuse_mutation(self) -> None:
+        for name in self.graph.mutated:
+            node = self.graph.node(name)
+            if node.kind != "call" or is_view(node) or len(self.graph.users(name)) != 1:
+                raise Unsupported(f"{name} is changed in place")
+
+    def _live(self) -> set[str]:
+        pending = [name for name in self.graph.outputs if name is not None]
+        live: set[str] = set()
+        while pending:
+            name = pending.pop()
+            if name not in live:
+                live.add(name)
+                pending += self.graph.node(name).inputs
+        return live
+
+    def _add(self, node: Node) -> None:
+        if base_name(node) in _IGNORED:
+            return
+        if is_view(node):
+            self._add_view(node)
+            return
+        step: Attention | Product | Convolution | Rows | None
+        step = self._attention(node) or self._product(node) or self._convolution(node)
+        step = step or self._rows(node)
+        if step is None:
+            raise Unsupported(f"{node.op} on {node.dtype} {node.shape}")
+        self.plan.append(step)
+        self.available.update(member.name for member in step.region.nodes)
+
+    def _add_view(self, node: Node) -> None:
+        if missing := [name for name in node.inputs if name not in self.available]:
+            raise Unsupported(f"{node.name} reads {missing[0]}, which no step computes before it")
+        self.plan.append(View(node))
+        self.available.add(node.name)
+
+    def _ready(self, name: str) -> bool:
+        """Whether a value exists before the current step; views of what exists are made on the way."""
+        if name in self.available:
+            return True
+        node = self.graph.node(name)
+        if not is_view(node) or not all(self._ready(source) for source in node.inputs):
+            return False
+        self._add_view(node)
+        return True
+
+    # Regions: what one kernel computes.
+
+    def _epilogue(self, nodes: list[Node]) -> Region:
+        """The anchor (`nodes`, the last is its value) and the elementwise operations that may follow in registers."""
+        anchor = nodes[-1]
+        region, best = list(nodes), list(nodes)
+        narrowest = _width(anchor)
+        for node in self._followers(anchor):
+            if node.shape != anchor.shape or not self._joins(node, region):
+                continue
+            region.append(node)
+            leaving = self._leaving(region)
+            if len(leaving) == 1 and leaving[0] is node and _width(node) <= narrowest:
+                best, narrowest = list(region), _width(node)
+        leaving = self._leaving(best)
+        if len(leaving) != 1:
+            raise Unsupported(f"more than one value leaves {anchor.name}")
+        return Region(tuple(best), tuple(leaving))
+
+    def _joins(self, node: Node, region: list[Node]) -> bool:
+        members = {member.name for member in region}
+        inside = [name for name in node.inputs if name in members]
+        outside = [name for name in node.inputs if name not in members]
+        if not inside or is_view(node) or expression(node, lambda _: "x") is None:
+            return False
+        return all(
+            self._ready(name) and self._broadcasts(self.graph.node(name), node) for name in outside
+        )
+
+    def _broadcasts(self, operand: Node, node: Node) -> bool:
+        """Whether an operand can be read beside a tile of the node's values."""
+        if operand.shape is None or operand.dtype not in _FLOATS or node.shape is None:
+            return False
+        if operand.shape == node.shape or _count(operand.shape) == 1:
+            return True
+        rank = len(node.shape)
+        padded = (1,) * (rank - len(operand.shape)) + operand.shape
+        if rank in (2, 4):
+            return all(a in (1, b) for a, b in zip(padded, node.shape, strict=True))
+        return padded == (1,) * (rank - 1) + node.shape[-1:]
+
+    def _followers(self, anchor: Node) -> Iterator[Node]:
+        names = [node.name for node in self.graph.nodes]
+        for node in self.graph.nodes[names.index(anchor.name) + 1 :]:
+            if node.kind == "call" and base_name(node) not in _IGNORED:
+                yield node
+
+    def _leaving(self, nodes: Iterable[Node]) -> list[Node]:
+        members = {node.name: node for node in nodes}
+        return [
+            node
+            for node in members.values()
+            if node.name in self.graph.outputs
+            or any(
+                user.name not in members and base_name(user) not in _IGNORED
+                for user in self.graph.users(node.name)
+            )
+        ]
+
+    # Anchors.
+
+    def _source(self, argument: Argument) -> Node:
+        """The node of an argument that has to exist already."""
+        if not isinstance(argument, Ref) or not self._ready(argument.node):
+            raise Unsupported(f"{argument!r} is no value that exists already")
+        return self.graph.node(argument.node)
+
+    def _product(self, node: Node) -> Product | None:
+        name = base_name(node)
+        if name not in ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm"):
+            return None
+        bias: Node | None = None
+        arguments = list(node.args)
+        if name in ("addmm", "baddbmm"):
+            if node.kwargs:
+                raise Unsupported(f"{node.op} with {sorted(node.kwargs)}")
+            bias = self._source(arguments.pop(0))
+        elif name == "linear" and len(arguments) > 2 and arguments[2] is not None:
+            bias = self._source(arguments[2])
+        a, b = self._source(arguments[0]), self._source(arguments[1])
+        if a.dtype not in _FLOATS or a.dtype != b.dtype or a.shape is None or b.shape is None:
+            raise Unsupported(f"a product of {a.dtype} and {b.dtype}")
+        if bias is not None and not self._broadcasts(bias, node):
+            raise Unsupported(f"a bias of {bias.shape}")
+        if len(b.shape) == 2 and len(a.shape) >= 2:
+            template: Literal["gemm", "batched_gemm"] = "gemm"
+        elif len(a.shape) >= 3 and a.shape[:-2] == b.shape[:-2]:
+            template = "batched_gemm"
+        else:
+            raise Unsupported(f"a product of {a.shape} and {b.shape}")
+        return Product(template, a, b, name == "linear", bias, self._epilogue([node]))
+
+    def _convolution(self, node: Node) -> Convolution | None:
+        name = base_name(node)
+        if name == "convolution":
+            if node.args[6] is not False or len(node.args[3]) != 2:
+                raise Unsupported("a transposed or three-dimensional convolution")
+            stride, padding, dilation, groups = (node.args[i] for i in (3, 4, 5, 8))
+        elif name == "conv2d":
+            stride, padding, dilation, groups = (
+                keyword(node, position, key, default)
+                for position, key, default in (
+                    (3, "stride", [1, 1]),
+                    (4, "padding", [0, 0]),
+                    (5, "dilation", [1, 1]),
+                    (6, "groups", 1),
+                )
+            )
+        else:
+            return None
+        x, weight = self._source(node.args[0]), self._source(node.args[1])
+        bias = (
+            self._source(node.args[2]) if len(node.args) > 2 and node.args[2] is not None else None
+        )
+        if (
+            x.dtype not in _FLOATS
+            or x.dtype != weight.dtype
+            or x.shape is None
+            or len(x.shape) != 4
+        ):
+            raise Unsupported(f"a convolution of {x.dtype} {x.shape}")
+        return Convolution(
+            x, weight, bias, _pair(stride), _pair(padding), _pair(dilation), int(number(groups)),
+            self._epilogue([node]),
+        )  # fmt: skip
+
+    def _attention(self, node: Node) -> Attention | None:
+        if base_name(node) == "scaled_dot_product_attention":
+            return self._scaled_dot_product(node)
+        if base_name(node) in ("matmul", "bmm"):
+            return self._spelled_out_attention(node)
+        return None
+
+    def _scaled_dot_product(self, node: Node) -> Attention:
+        q, k, v = (self._source(argument) for argument in node.args[:3])
+        mask = keyword(node, 3, "attn_mask", None)
+        dropout = keyword(node, 4, "dropout_p", 0.0)
+        causal = keyword(node, 5, "is_causal", False)
+        scale = keyword(node, 6, "scale", None)
+        if mask is not None or dropout != 0.0 or node.kwargs.get("enable_gqa"):
+            raise Unsupported("attention with a mask, dropout or grouped queries")
+        return self._checked(
+            Attention(q, k, v, scale, False, bool(causal), Region((node,), (node,)))
+        )
+
+    def _spelled_out_attention(self, node: Node) -> Attention | None:
+        """q @ k^T, a scale, softmax and @ v, nothing of it wanted elsewhere."""
+        chain, scale, divides = [node], None, False
+        while True:
+            users = [u for u in self.graph.users(chain[-1].name) if base_name(u) not in _IGNORED]
+            if len(users) != 1 or chain[-1].name in self.graph.outputs:
+                return None
+            user = users[0]
+            kind = base_name(user)
+            if kind in ("mul", "div") and scale is None and not any(map(_is_softmax, chain)):
+                scale, divides = user.args[1], kind == "div"
+                if isinstance(scale, Ref) or user.args[0] != Ref(node=chain[-1].name):
+                    return None
+            elif _is_softmax(user) and not any(map(_is_softmax, chain)):
+                if number(user.args[1]) not in (-1, len(user.shape or ()) - 1):
+                    return None
+            elif kind in ("matmul", "bmm") and _is_softmax(chain[-1]):
+                return self._whole_attention([*chain, user], scale, divides)
+            elif not (kind in ("dropout", "contiguous") and _is_identity(user)):
+                return None
+            chain.append(user)
+
+    def _whole_attention(
+        self, chain: list[Node], scale: Argument, divides: bool
+    ) -> Attention | None:
+        first, last = chain[0], chain[-1]
+        if last.args[0] != Ref(node=chain[-2].name) or len(first.shape or ()) not in (3, 4):
+            return None
+        key = first.args[1]
+        turned = self.graph.node(key.node) if isinstance(key, Ref) else None
+        if (
+            turned is None
+            or not isinstance(last.args[1], Ref)
+            or not self._ready(last.args[1].node)
+        ):
+            return None
+        q, k, v = self._source(first.args[0]), self._source(key), self._source(last.args[1])
+        region = Region(tuple(chain), (last,))
+        return self._checked(
+            Attention(q, k, v, 1.0 if scale is None else scale, divides, False, region)
+        )
+
+    def _checked(self, step: Attention) -> Attention:
+        shapes = [node.shape for node in (step.q, step.k, step.v)]
+        if any(shape is None or len(shape) not in (3, 4) or shape[-1] > 4096 for shape in shapes):
+            raise Unsupported(f"attention of {shapes}")
+        if len({shape[:-2] for shape in shapes if shape}) != 1 or step.q.dtype not in _FLOATS:
+            raise Unsupported(f"attention of {shapes}")
+        if max((step.q.shape or (0,))[-1], (step.v.shape or (0,))[-1]) > 256:
+            raise Unsupported("attention with more than 256 features a head")
+        return step
+
+    # Everything else: elementwise operations and reductions over the last dimension.
+
+    def _rows(self, node: Node) -> Rows | None:
+        shape = self._row_shape(node)
+        if shape is None or len(shape) < 1:
+            return None
+        region: list[Node] = []
+        for candidate in [node, *self._followers(node)]:
+            if candidate.name not in self.available and self._joins_rows(candidate, region, shape):
+                region.append(candidate)
+        if not region or region[0] is not node:
+            return None
+        reduces = any(base_name(member) in _ROW_OPERATIONS for member in region)
+        if reduces and shape[-1] > MAX_ROW:
+            raise Unsupported(f"rows of {shape[-1]} numbers")
+        return Rows(shape, reduces, Region(tuple(region), tuple(self._leaving(region))))
+
+    def _row_shape(self, node: Node) -> tuple[int, ...] | None:
+        if base_name(node) in _ROW_OPERATIONS:
+            return self.graph.node(node.inputs[0]).shape
+        shapes = [self.graph.node(name).shape or () for name in node.inputs]
+        return max([node.shape or (), *shapes], key=_count) if node.shape is not None else None
+
+    def _joins_rows(self, node: Node, region: list[Node], shape: tuple[int, ...]) -> bool:
+        members = {member.name for member in region}
+        read = {name for member in region for name in member.inputs}
+        inside = [name for name in node.inputs if name in members]
+        if region and not inside and not read.intersection(node.inputs):
+            return False
+        if not all(name in members or self._ready(name) for name in node.inputs):
+            return False
+        if _is_row_unsqueeze(node, shape) and inside:
+            return True
+        operands = [self.graph.node(name) for name in node.inputs]
+        if (
+            is_view(node)
+            or any(o.dtype not in _FLOATS for o in operands)
+            or node.dtype not in _FLOATS
+        ):
+            return False
+        if base_name(node) in _ROW_OPERATIONS:
+            return reduces_rows(node, shape, operands)
+        if expression(node, lambda _: "x") is None or node.shape is None:
+            return False
+        return node.shape in row_shapes(shape) and all(
+            fits_row(operand, node.shape, shape) for operand in operands
+        )
+
+
+def row_shapes(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The shapes of values that a kernel over rows may hold: whole rows, and one number a row."""
+    return (shape, (*shape[:-1], 1), shape[:-1])
+
+
+def fits_row(operand: Node, node_shape: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    found = operand.shape or ()
+    if _count(found) == 1:
+        return True
+    if node_shape != shape:
+        return found == node_shape
+    leading_ones = (1,) * (len(shape) - 1)
+    return found in (shape, (*shape[:-1], 1), shape[-1:], (*leading_ones, shape[-1]))
+
+
+def reduces_rows(node: Node, shape: tuple[int, ...], operands: list[Node]) -> bool:
+    """Whether a reduction or normalisation is over exactly the last dimension of `shape`."""
+    if operands[0].shape != shape:
+        return False
+    name, last = base_name(node), len(shape) - 1
+    if name in ("layer_norm", "rms_norm"):
+        vectors = all(operand.shape == shape[-1:] for operand in operands[1:])
+        return len(node.args[1]) == 1 and vectors
+    if len(node.args) < 2 or node.kwargs.get("dtype") is not None:
+        return False
+    if name in ("softmax", "_softmax", "log_softmax"):
+        return number(node.args[1]) in (-1, last)
+    if name == "var" and number(node.kwargs.get("correction", 1)) not in (0, 1):
+        return False
+    dims = node.args[1] if isinstance(node.args[1], list) else [node.args[1]]
+    return len(dims) == 1 and number(dims[0]) in (-1, last)
+
+
+def _is_row_unsqueeze(node: Node, shape: tuple[int, ...]) -> bool:
+    return base_name(node) == "unsqueeze" and node.shape == (*shape[:-1], 1)
+
+
+def _is_softmax(node: Node) -> bool:
+    return base_name(node) in ("softmax", "_softmax")
+
+
+def _is_identity(node: Node) -> bool:
+    return base_name(node) == "contiguous" or node.args[2] is False or node.args[1] == 0.0
+
+
+def _pair(argument: Argument) -> tuple[int, ...]:
+    if isinstance(argument, str):
+        raise Unsupported(f"padding {argument!r}")
+    values = argument if isinstance(argument, list) else [argument]
+    numbers = tuple(int(number(value)) for value in values)
+    return numbers * 2 if len(numbers) == 1 else numbers
+
+
+def _width(node: Node) -> int:
+    return {"float32": 4, "float64": 8}.get(node.dtype or "", 2)
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total

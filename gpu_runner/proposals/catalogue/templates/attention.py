@@ -1,0 +1,108 @@
+"""Attention with a running softmax: y = softmax(scale * q @ k^T) @ v, scores never written to memory.
+
+Domain: q (B, H, T, D), k (B, H, S, D), v (B, H, S, E), any strides; float32, float16, bfloat16; sums and the softmax in
+float32. With CAUSAL a query sees the keys up to its own position (T = S expected) and the rest is not computed.
+Preconditions: D and E are at most 256, so that a tile of queries with its output stays on the chip.
+"""
+
+
+@triton.jit
+def attention_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    y_ptr,
+    scale,
+    H,
+    T,
+    S,
+    D,
+    E,
+    stride_qb,
+    stride_qh,
+    stride_qt,
+    stride_qd,
+    stride_kb,
+    stride_kh,
+    stride_ks,
+    stride_kd,
+    stride_vb,
+    stride_vh,
+    stride_vs,
+    stride_ve,
+    stride_yb,
+    stride_yh,
+    stride_yt,
+    stride_ye,
+    CAUSAL: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_E: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    batch = (tl.program_id(1) // H).to(tl.int64)
+    head = (tl.program_id(1) % H).to(tl.int64)
+    queries = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    depth = tl.arange(0, BLOCK_D)
+    features = tl.arange(0, BLOCK_E)
+    q_base = q_ptr + batch * stride_qb + head * stride_qh
+    k_base = k_ptr + batch * stride_kb + head * stride_kh
+    v_base = v_ptr + batch * stride_vb + head * stride_vh
+
+    q_mask = (queries[:, None] < T) & (depth[None, :] < D)
+    q = tl.load(q_base + queries[:, None] * stride_qt + depth[None, :] * stride_qd, mask=q_mask, other=0.0)
+    # Powers of two instead of e: the hardware has them.
+    q_scale = scale * 1.4426950408889634
+    largest = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
+    total = tl.zeros((BLOCK_M,), dtype=tl.float32)
+    acc = tl.zeros((BLOCK_M, BLOCK_E), dtype=tl.float32)
+    last = S
+    if CAUSAL:
+        last = tl.minimum(S, (tl.program_id(0) + 1) * BLOCK_M)
+    for start in range(0, last, BLOCK_N):
+        keys = start + tl.arange(0, BLOCK_N)
+        k = tl.load(
+            k_base + depth[:, None] * stride_kd + keys[None, :] * stride_ks,
+            mask=(depth[:, None] < D) & (keys[None, :] < S),
+            other=0.0,
+        )
+        scores = tl.dot(q, k, input_precision="ieee") * q_scale
+        seen = keys[None, :] < S
+        if CAUSAL:
+            seen = seen & (keys[None, :] <= queries[:, None])
+        scores = tl.where(seen, scores, float("-inf"))
+        new_largest = tl.maximum(largest, tl.max(scores, axis=1))
+        weights = tl.exp2(scores - new_largest[:, None])
+        shrink = tl.exp2(largest - new_largest)
+        total = total * shrink + tl.sum(weights, axis=1)
+        v = tl.load(
+            v_base + keys[:, None] * stride_vs + features[None, :] * stride_ve,
+            mask=(keys[:, None] < S) & (features[None, :] < E),
+            other=0.0,
+        )
+        acc = acc * shrink[:, None]
+        acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
+        largest = new_largest
+
+    acc = acc / total[:, None]
+    y_base = y_ptr + batch * stride_yb + head * stride_yh
+    y_mask = (queries[:, None] < T) & (features[None, :] < E)
+    y_ptrs = y_base + queries[:, None] * stride_yt + features[None, :] * stride_ye
+    tl.store(y_ptrs, acc.to(y_ptr.dtype.element_ty), mask=y_mask)
+
+
+def attention(q, k, v, scale, causal):
+    """softmax(scale * q @ k^T) @ v per batch and head, for q (B, H, T, D), k (B, H, S, D) and v (B, H, S, E)."""
+    B, H, T, D = q.shape
+    S, E = v.shape[2], v.shape[3]
+    # Heads inside tokens, so that merging the heads afterwards is a view.
+    y = torch.empty((B, T, H, E), device=q.device, dtype=q.dtype).transpose(1, 2)
+    grid = lambda META: (triton.cdiv(T, META["BLOCK_M"]), B * H)
+    attention_kernel[grid](
+        q, k, v, y, scale, H, T, S, D, E,
+        q.stride(0), q.stride(1), q.stride(2), q.stride(3), k.stride(0), k.stride(1), k.stride(2), k.stride(3),
+        v.stride(0), v.stride(1), v.stride(2), v.stride(3), y.stride(0), y.stride(1), y.stride(2), y.stride(3),
+        CAUSAL=causal, BLOCK_D=max(16, triton.next_power_of_2(D)), BLOCK_E=max(16, triton.next_power_of_2(E)),
+        BLOCK_M=64, BLOCK_N=32, num_warps=4, num_stages=2,
+    )
+    return y
