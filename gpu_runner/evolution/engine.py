@@ -12,7 +12,7 @@ from gpu_runner.core.verdicts import State as Life
 from gpu_runner.evolution import archive, migration, selection
 from gpu_runner.evolution.fitness import beats, earned, rank_key
 from gpu_runner.evolution.strategies import strategy_of
-from gpu_runner.evolution.types import Credit, Island, Operator, Request, State
+from gpu_runner.evolution.types import Credit, Island, Operator, Request, State, unique
 
 MAX_CORRECT = 10
 MAX_FAILING = 4
@@ -77,7 +77,7 @@ def is_duplicate(state: State, source: str) -> bool:
     return fingerprint(source) in state.seen
 
 
-def told(state: State, candidate: Candidate) -> State:
+def told(state: State, candidate: Candidate, *, may_migrate: bool = True) -> State:
     """Take an answer in: the candidate joins its island, the archive and perhaps the top; migration when it is due.
 
     A candidate that could not be evaluated, or on which we failed, only leaves the queue.
@@ -102,7 +102,8 @@ def told(state: State, candidate: Candidate) -> State:
         pending=pending,
         credit=_credited(state, candidate),
     )
-    return _migrated(state) if count % (TOLD_PER_MIGRATION * len(islands)) == 0 else state
+    is_due = may_migrate and len(islands) > 1 and count % (TOLD_PER_MIGRATION * len(islands)) == 0
+    return _migrated(state) if is_due else state
 
 
 def _hungriest_first(state: State) -> list[Island]:
@@ -122,7 +123,7 @@ def _request(
         parents: tuple[Candidate, ...] = (parent,)
         if selection.needs_partner(operator):
             pool = [*island.correct, *state.archive.values()]
-            other = selection.partner(parent, list(dict.fromkeys(pool)), rng)
+            other = selection.partner(parent, unique(pool), rng)
             if other is None:
                 continue
             parents = (parent, other)
@@ -134,9 +135,8 @@ def _request(
 
 def _examples(state: State, parents: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """A good and a different kernel to learn from: the best of all, and the best of another cell."""
-    others = sorted(
-        (elite for elite in state.archive.values() if elite not in parents), key=rank_key
-    )
+    known = {parent.id for parent in parents}
+    others = sorted((e for e in state.archive.values() if e.id not in known), key=rank_key)
     return tuple(others[:2])
 
 

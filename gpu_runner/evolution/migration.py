@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.evolution.fitness import rank_key
-from gpu_runner.evolution.types import Island
+from gpu_runner.evolution.types import Island, unique
 
 
 def elites(island: Island, count: int) -> tuple[Candidate, ...]:
@@ -29,7 +29,7 @@ def migrate(islands: Sequence[Island], migrants: int = 1) -> tuple[Island, ...]:
     """
     leaving = _leaving(islands, migrants)
     return tuple(
-        replace(target, members=tuple(dict.fromkeys(target.members + arriving)))
+        replace(target, members=unique(target.members + arriving))
         for arriving, target in zip([leaving[-1], *leaving[:-1]], islands, strict=True)
     )
 

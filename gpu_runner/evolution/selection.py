@@ -7,7 +7,7 @@ from enum import StrEnum
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.verdicts import Verdict
 from gpu_runner.evolution.fitness import rank_key
-from gpu_runner.evolution.types import Cell, Credit, Island, Operator, State
+from gpu_runner.evolution.types import Cell, Credit, Island, Operator, State, unique
 
 Applies = Callable[[Operator, tuple[Candidate, ...]], bool]
 
@@ -41,7 +41,7 @@ def parents_in_order(state: State, island: Island, rng: random.Random) -> list[C
     rng.shuffle(anyone)
     founders = sorted((m for other in state.islands for m in other.members), key=rank_key)
     first = {Mode.EXPLOIT: exploited, Mode.EXPLORE: explored, Mode.RANDOM: anyone}[mode]
-    return list(dict.fromkeys([*first, *exploited, *anyone, *explored, *founders]))
+    return list(unique([*first, *exploited, *anyone, *explored, *founders]))
 
 
 def operators_in_order(

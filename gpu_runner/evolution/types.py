@@ -1,12 +1,17 @@
 """The values that the search works on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
 from gpu_runner.core.candidate import Candidate
+
+
+def unique(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """Each candidate once, by id, where it first stands."""
+    return tuple({candidate.id: candidate for candidate in candidates}.values())
 
 
 class Operator(StrEnum):
@@ -115,7 +120,9 @@ class State:
             return
         assert self.best.fitness > 0
         home = self.islands[self.best.island]
-        assert self.best in home.members, "the best candidate was lost from its island"
+        assert any(self.best is member for member in home.members), (
+            "the best candidate was lost from its island"
+        )
         if self.migrations:
             assert all(island.members for island in self.islands), "an island is empty"
 

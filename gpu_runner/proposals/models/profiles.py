@@ -1,0 +1,88 @@
+"""The operator's models: a TOML file named by FOUNDRY_MODELS; nothing that a user sends chooses an address or a key.
+
+[profiles.local]
+base_url = "http://127.0.0.1:8000/v1"
+model = "a-model"
+key = "FOUNDRY_MODEL_KEY_LOCAL"     # the environment variable that holds the key; leave out where none is needed
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+PATH_VARIABLE = "FOUNDRY_MODELS"
+
+
+class ProfileError(ValueError):
+    """The operator's file, or a name that it should hold, is wrong; the message says where and what to do."""
+
+
+class Profile(BaseModel):
+    """One model behind an OpenAI-compatible endpoint. Prices are US dollars per million tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base_url: str = Field(pattern=r"^https?://[^\s@]+$")
+    model: str = Field(min_length=1, max_length=200)
+    key: str | None = Field(default=None, pattern=r"^FOUNDRY_MODEL_KEY_[A-Z0-9_]+$")
+    max_tokens: int = Field(default=16_384, ge=256)
+    temperature: float | None = Field(
+        default=None, ge=0, le=2, description="replaces the islands' own; some models take one only"
+    )
+    timeout_s: float = Field(default=180, gt=0, le=1800, description="for one whole reply")
+    max_reply_bytes: int = Field(default=1 << 20, ge=1024, le=64 << 20)
+    retries: int = Field(default=2, ge=0, le=5)
+    usd_per_million_in: float = Field(default=0, ge=0)
+    usd_per_million_out: float = Field(default=0, ge=0)
+
+    def secret(self, environment: Mapping[str, str]) -> str | None:
+        """The key itself; None where the profile needs none.
+
+        Raises:
+            ProfileError: the variable is not set.
+        """
+        if self.key is None:
+            return None
+        if not environment.get(self.key):
+            raise ProfileError(f"set the environment variable {self.key} to the model's key")
+        return environment[self.key]
+
+
+class Profiles(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    profiles: dict[str, Profile] = {}
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        # The name becomes part of a candidate's origin, "model:NAME".
+        for name in self.profiles:
+            if not name or len(name) > 60 or not name.isprintable():
+                raise ValueError(f"{name!r} is no name for a profile")
+        return self
+
+
+def load_profiles(environment: Mapping[str, str] = os.environ) -> Profiles:
+    """Read the operator's file; no variable means no models, which is a normal case.
+
+    Raises:
+        ProfileError: the file is missing, is no TOML, or states something that is not allowed.
+    """
+    path = environment.get(PATH_VARIABLE)
+    if not path:
+        return Profiles()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return Profiles.model_validate(tomllib.loads(text))
+    except OSError as error:
+        raise ProfileError(f"{PATH_VARIABLE} names {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ProfileError(f"{path} is no TOML file: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ProfileError(f"{path}: {place}: {first['msg']}") from error
