@@ -37,6 +37,7 @@ START_TIMEOUT_S: Final = 180.0
 FORK_TIMEOUT_S: Final = 30.0
 KILL_TIMEOUT_S: Final = 3.0
 RETIRE_AFTER_S: Final = 60.0
+OUTPUT_CHARACTERS: Final = 4_000
 
 GIB: Final = 1 << 30
 
@@ -156,6 +157,16 @@ class Child:
         self.channel.close()
 
 
+def how_it_ended(child: Child) -> str:
+    """For an error message: how a child ended, at the latest now, and the last it printed."""
+    end = child.kill()
+    how = f"signal {end.signal}" if end.signal is not None else f"exit code {end.code}"
+    if end.reason not in ("exited", "killed"):
+        how = f"killed, over its limit of {end.reason}"
+    said = child.output().strip()[-OUTPUT_CHARACTERS:]
+    return f"{how}; it said: {said}" if said else how
+
+
 class Nursery:
     """Forks children of one kind; safe for several threads.
 
@@ -191,6 +202,12 @@ class Nursery:
         """Start the zygote without waiting for it; several nurseries then start side by side."""
         with self._lock:
             self._living_zygote()
+            self._rest()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the environment variables that its children are forked with."""
+        return tuple(self._environment)
 
     @property
     def zygote_pid(self) -> int | None:
@@ -294,11 +311,14 @@ class Nursery:
         """A child has ended; with the last one the minute until retirement starts."""
         with self._lock:
             self._children.discard(child)
-            if not self._children and self._zygote and not self._is_closed:
-                self._cancel_timer()
-                self._timer = threading.Timer(self._retire_after_s, self._retire)
-                self._timer.daemon = True
-                self._timer.start()
+            self._rest()
+
+    def _rest(self) -> None:
+        if not self._children and self._zygote and not self._is_closed:
+            self._cancel_timer()
+            self._timer = threading.Timer(self._retire_after_s, self._retire)
+            self._timer.daemon = True
+            self._timer.start()
 
     def _retire(self) -> None:
         with self._lock:

@@ -40,8 +40,14 @@ class InvalidTask(ValueError):
 
 
 class ChildFailed(RuntimeError):
-    """A function called in a sandboxed child did not return; its error, crash or deadline."""
+    """A function called in a sandboxed child did not return; its error, crash or deadline.
 
-    def __init__(self, detail: str) -> None:
+    Args:
+        detail: what happened, in one line where the function raised.
+        trace: the end of the traceback, for a log.
+    """
+
+    def __init__(self, detail: str, trace: str = "") -> None:
         super().__init__(detail)
         self.detail = detail
+        self.trace = trace

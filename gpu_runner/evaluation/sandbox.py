@@ -85,6 +85,11 @@ class Sandbox:
             *python,
         ]
 
+    def visible(self) -> list[str]:
+        """Everything of the host that children can read, by the names it has inside."""
+        code = [f"{CODE}/{path.name}" for path in self._code()]
+        return [*_readable(), *_SYSTEM_FILES, *code]
+
     def environment(self, settings: Mapping[str, str]) -> dict[str, str]:
         """All variables of a child: a short fixed list and `settings`; nothing of the host's."""
         return {

@@ -14,6 +14,7 @@ from gpu_runner.evaluation.errors import RunnerError
 
 WATCH_INTERVAL_S = 0.05
 KIB = 1024
+PF_EXITING = 0x4
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class Keeper:
         reason = ""
         while not reason and self.ended is None:
             self.wait_for_something()
-            reason = self.reason_to_kill()
             self.reap()
+            reason = "" if self.ended is not None else self.reason_to_kill()
         self.kill_all()
         self.drain()
         with contextlib.suppress(RunnerError):
@@ -78,7 +79,8 @@ class Keeper:
 
     def reason_to_kill(self) -> str:
         if owner_wants_the_end(self.status):
-            return "killed"
+            # Whoever saw the worker's channel close wants to know how it ended by itself.
+            return "" if is_exiting(self.worker) else "killed"
         now = time.monotonic()
         if now > self.deadline:
             return "deadline"
@@ -150,6 +152,12 @@ class Keeper:
 def owner_wants_the_end(status: Channel) -> bool:
     """The owner says nothing but "end", and closes the socket when it is gone itself."""
     return bool(select.select([status.fileno()], [], [], 0)[0])
+
+
+def is_exiting(pid: int) -> bool:
+    """Whether a process of ours, not yet reaped, is past the point of no return."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return fields[0] == "Z" or bool(int(fields[6]) & PF_EXITING)
 
 
 def usage_in_namespace() -> Usage:

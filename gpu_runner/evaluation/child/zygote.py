@@ -252,7 +252,8 @@ def work(job: Job) -> NoReturn:
 
 def entry(name: str) -> Callable[[Channel, list[int]], None]:
     module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
+    found: Callable[[Channel, list[int]], None] = getattr(importlib.import_module(module), function)
+    return found
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, options: str = "") -> None:

@@ -1,0 +1,183 @@
+"""One judge that has opened one task, the players it asked for, and the deadline of each question.
+
+The judge asks its owner for everything that it must not do itself:
+
+- `{"need": "player", "nursery": kind, "id": n, "role": ...}` → `{"player": n}` with one descriptor,
+  the other end of that player's channel
+- `{"drop": n}` → `{"exit": n, "code", "signal", "oom", "output"}`
+- `{"need": "quiet"}` → `{"quiet": true}` once nobody else uses the device; until the next
+  `{"stage": name}` or answer
+- `{"stage": name}`: for people who watch; nothing is sent back
+- `{"report": ...}`, `{"invalid_task": {"reason", "line"}}`, `{"evaluation": ...}`: the answer;
+  `{"failure": text}` or `{"device_lost": text}` where the judge itself cannot go on
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from gpu_runner.core.evaluation import Evaluation
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.core.task_report import TaskReport
+from gpu_runner.core.verdicts import Stage
+from gpu_runner.evaluation.children import OUTPUT_CHARACTERS, Child, how_it_ended
+from gpu_runner.evaluation.devices import DeviceLock
+from gpu_runner.evaluation.errors import (
+    ChildCrashed,
+    DeviceLost,
+    InvalidTask,
+    ProtocolError,
+    RunnerError,
+    TimedOut,
+)
+
+PLAYERS_LIMIT: Final = 16
+
+OnStage = Callable[[Stage], None]
+M = TypeVar("M", bound=BaseModel)
+
+
+class Session:
+    """Talks to one judge; for one thread at a time.
+
+    Args:
+        judge: a child that runs the judge; owned from now on.
+        fork_player: makes a player of the kind that the judge names.
+        deadline_s: for each question to the judge.
+    """
+
+    def __init__(
+        self,
+        task: TaskSpec,
+        judge: Child,
+        fork_player: Callable[[str], Child],
+        lock: DeviceLock,
+        *,
+        deadline_s: float,
+    ) -> None:
+        self.task = task
+        self.report = TaskReport(inputs=(), outputs=(), probe=None)
+        self._judge = judge
+        self._fork_player = fork_player
+        self._lock = lock
+        self._deadline_s = deadline_s
+        self._players: dict[int, Child] = {}
+        self._is_quiet = False
+
+    def open(self, options: dict[str, Any], on_stage: OnStage | None = None) -> TaskReport:
+        """Have the judge run the task's reference. Raises InvalidTask, or RunnerError if we fail."""
+        question = {"do": "open", "task": self.task.model_dump(mode="json"), **options}
+        answer = self._ask(question, on_stage)
+        if "invalid_task" in answer:
+            raise _invalid_task(answer["invalid_task"])
+        self.report = _checked(TaskReport, answer.get("report"))
+        return self.report
+
+    def evaluate(self, source: str, on_stage: OnStage | None = None) -> Evaluation:
+        """Have the judge evaluate one candidate. Raises RunnerError where it is we who fail."""
+        answer = self._ask({"do": "evaluate", "source": source}, on_stage)
+        return _checked(Evaluation, answer.get("evaluation"))
+
+    def close(self) -> None:
+        """End the judge and its players."""
+        for child in (self._judge, *self._players.values()):
+            child.kill()
+            child.channel.close()
+        self._players.clear()
+
+    def _ask(self, question: dict[str, Any], on_stage: OnStage | None) -> dict[str, Any]:
+        """The judge's answer, its own requests served meanwhile; no player outlives the question
+        unless the judge keeps it."""
+        deadline = time.monotonic() + self._deadline_s
+        try:
+            self._judge.channel.send(question)
+            while True:
+                message, fds = self._judge.channel.receive(max(0.0, deadline - time.monotonic()))
+                if fds:
+                    raise ProtocolError("the judge sent descriptors, which nobody asked for")
+                if not self._serve(message, on_stage):
+                    return _answer(message)
+        except TimedOut as error:
+            raise TimedOut(f"the judge gave no answer in {self._deadline_s:g} s") from error
+        except ChildCrashed as error:
+            raise ChildCrashed(f"the judge ended: {how_it_ended(self._judge)}") from error
+        finally:
+            self._end_quiet()
+
+    def _serve(self, message: dict[str, Any], on_stage: OnStage | None) -> bool:
+        """Do what the judge asks for; False if the message is no request but an answer."""
+        if "stage" in message:
+            self._end_quiet()
+            stage = _stage(message["stage"])
+            if on_stage:
+                on_stage(stage)
+        elif message.get("need") == "player":
+            self._give_player(message)
+        elif message.get("need") == "quiet":
+            self._lock.to_exclusive()
+            self._is_quiet = True
+            self._judge.channel.send({"quiet": True})
+        elif "drop" in message:
+            self._drop_player(message["drop"])
+        else:
+            return False
+        return True
+
+    def _give_player(self, message: dict[str, Any]) -> None:
+        number = message.get("id")
+        if not isinstance(number, int) or number in self._players:
+            raise ProtocolError(f"a player cannot be numbered {number!r}")
+        if len(self._players) >= PLAYERS_LIMIT:
+            raise ProtocolError(f"the judge wants more than {PLAYERS_LIMIT} players at once")
+        player = self._fork_player(str(message.get("nursery")))
+        self._players[number] = player
+        self._judge.channel.send({"player": number}, [player.channel.fileno()])
+        # With our copy open, the judge would not notice when the player's end closes ours.
+        player.channel.close()
+
+    def _drop_player(self, number: Any) -> None:
+        player = self._players.pop(number, None) if isinstance(number, int) else None
+        if player is None:
+            raise ProtocolError(f"there is no player {number!r} to drop")
+        end = player.kill()
+        exit_ = {"exit": number, "code": end.code, "signal": end.signal, "oom": end.oom}
+        self._judge.channel.send(
+            {**exit_, "reason": end.reason, "output": player.output()[-OUTPUT_CHARACTERS:]}
+        )
+
+    def _end_quiet(self) -> None:
+        if self._is_quiet:
+            self._is_quiet = False
+            self._lock.to_shared()
+
+
+def _answer(message: dict[str, Any]) -> dict[str, Any]:
+    if "failure" in message:
+        raise RunnerError(f"the judge failed: {message['failure']}")
+    if "device_lost" in message:
+        raise DeviceLost(str(message["device_lost"]))
+    return message
+
+
+def _invalid_task(told: Any) -> InvalidTask:
+    with contextlib.suppress(TypeError, KeyError):
+        line = told.get("line")
+        return InvalidTask(str(told["reason"]), line if isinstance(line, int) else None)
+    raise ProtocolError(f"the judge refused the task without a reason: {str(told)[:200]}")
+
+
+def _stage(name: Any) -> Stage:
+    try:
+        return Stage(name)
+    except ValueError as error:
+        raise ProtocolError(f"the judge named an unknown stage: {str(name)[:60]!r}") from error
+
+
+def _checked(kind: type[M], content: Any) -> M:
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise ProtocolError(f"the judge's {kind.__name__} does not fit: {error}") from error
