@@ -133,9 +133,11 @@ class Run(Message):
         default=False, description="the reference in float64; never for candidates"
     )
     fresh: bool = False
-    poison: int = Field(
-        default=0xFF, ge=0, le=255, description="byte that torch.empty is filled with"
+    poison: Literal["", "nan", "number"] = Field(
+        default="", description="what fresh memory is filled with; empty: as it comes"
     )
+    watched: bool = Field(default=True, description="operations are counted in this call")
+    backwards: bool = Field(default=False, description="programs last to first, if interpreted")
     noop: bool = Field(default=False, description="own kernels do nothing in this call")
     audit: bool = Field(default=False, description="operations also counted below the dispatcher")
     outputs: Buffer | None = None
@@ -332,7 +334,10 @@ class Ran(Message):
     memory: tuple[dict[str, Any], ...] = Field(
         default=(), max_length=200, description="interpreter findings"
     )
-    counts: dict[str, Any] = Field(default={}, max_length=300)
+    unwritten: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
+        default=(), max_length=TENSORS_LIMIT, description="share of each output's elements"
+    )
+    unevaluable: Text = ""
     lazy_outputs: tuple[Name, ...] = Field(
         default=(), max_length=50, description="types of outputs that are no plain tensors"
     )

@@ -1,0 +1,176 @@
+"""Did the candidate's own kernels do the work? Each accusation names its evidence and who vouches for it.
+
+Pure functions over what players reported and what the judge saw itself. What counts is what the output depends on: folding
+parameters, a debug print, views, copies and casts are nobody's crime.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import torch
+
+from gpu_runner.core.findings import Evidence, Finding, Location, Severity, Source
+from gpu_runner.core.verdicts import Stage, Track
+from gpu_runner.evaluation.protocol import Accusation, Launch, Operation, Ran
+
+LEAST_WRITTEN_SHARE: Final = 0.5
+"""Own kernels and copies that write less than this share of the output at full size did not do the work."""
+
+_SUGGESTIONS = {
+    "torch_computes": "Do this computation inside a Triton kernel; folding parameters alone may stay.",
+    "decoy_kernel": "Let the output depend on a kernel of your own.",
+    "tampering": "Remove it: a candidate needs nothing but torch and triton.",
+    "uses_reference": "Write the computation out; the reference is not available at run time.",
+    "remembered_result": "Compute every call's output from that call's inputs.",
+    "deferred_work": "Finish all work, on the current stream, before forward returns a plain tensor.",
+    "too_little_work": "Compute the whole output at every size.",
+}
+
+
+def accuse(
+    kind: str, title: str, evidence: Evidence, source: Source, line: int | None = None
+) -> Finding:
+    """A gate finding of the verdict `cheating`."""
+    return Finding(
+        stage=Stage.GENUINENESS,
+        kind=kind,
+        severity=Severity.GATE,
+        source=source,
+        title=title[:300],
+        evidence=evidence,
+        location=Location(line=line),
+        suggestion=_SUGGESTIONS.get(kind, ""),
+    )
+
+
+def hooks(accusations: Iterable[Accusation]) -> list[Finding]:
+    """What the audit hook and the snapshot saw; one finding a kind, the first in front."""
+    by_kind: dict[str, list[Accusation]] = {}
+    for accusation in accusations:
+        by_kind.setdefault(accusation.kind, []).append(accusation)
+    order = ("uses_reference", "tampering", "deferred_work", "torch_computes")
+    found = []
+    for kind in order:
+        if seen := by_kind.get(kind):
+            evidence: Evidence = {
+                "events": [a.what for a in seen[:12]],
+                "details": [a.detail[:200] for a in seen[:12]],
+                "lines": [a.line or 0 for a in seen[:12]],
+            }
+            found.append(accuse(kind, seen[0].detail, evidence, Source.HOOK, seen[0].line))
+    return found
+
+
+def torch_computes(runs: Sequence[Ran], track: Track) -> Finding | None:
+    """Floating-point computation by torch or a package, on the way from the inputs to the output."""
+    guilty = [op for run in runs for op in run.operations if _is_forbidden(op, track)]
+    if not guilty:
+        return _foreign_launches(runs)
+    largest = max(guilty, key=lambda op: op.elements)
+    names = sorted({op.name for op in guilty})
+    evidence: Evidence = {
+        "operations": names[:20],
+        "calls": sum(op.calls for op in guilty),
+        "elements": max(op.elements for op in guilty),
+        "hidden": any(op.hidden for op in guilty),
+        "lines": sorted({op.line for op in guilty if op.line})[:20],
+        "own_launches": max(run.launch_count for run in runs),
+        "track": track.value,
+    }
+    if largest.hidden:
+        title = f"{largest.name} ran while torch's dispatch was switched off"
+    elif largest.group == "host":
+        title = f"the host reads {largest.elements:,} values through {largest.name} and computes with them"
+    else:
+        title = f"torch computes between input and output: {', '.join(names[:4])}"
+    return accuse("torch_computes", title, evidence, Source.PLAYER, largest.line)
+
+
+def _is_forbidden(op: Operation, track: Track) -> bool:
+    if not op.reaches_output or not op.from_inputs:
+        return False
+    if op.group == "library":
+        return track is Track.OWN_KERNELS
+    return op.group in ("compute", "random") or (
+        op.group == "host" and op.name.startswith("Tensor.")
+    )
+
+
+def _foreign_launches(runs: Sequence[Ran]) -> Finding | None:
+    foreign = sorted({launch.kernel for run in runs for launch in run.launches if not launch.own})
+    if not foreign:
+        return None
+    title = f"launches kernels that are not in the candidate's source: {', '.join(foreign[:4])}"
+    return accuse("torch_computes", title, {"kernels": foreign[:20]}, Source.PLAYER)
+
+
+def no_launch(runs: Sequence[Ran], defined: Sequence[str]) -> Finding | None:
+    """No own kernel was launched in any call."""
+    if any(launch.own for run in runs for launch in run.launches):
+        return None
+    evidence: Evidence = {"calls": len(runs), "kernels_defined": list(defined)[:20], "launches": 0}
+    title = (
+        f"defines {', '.join(defined[:3])} and launches none of its kernels"
+        if defined
+        else "launches no Triton kernel of its own"
+    )
+    return accuse("decoy_kernel", title, evidence, Source.PLAYER)
+
+
+def decoy(launches: Sequence[Launch], calls: int) -> Finding:
+    """The output stayed right although every own kernel was made to do nothing."""
+    names = sorted({launch.kernel for launch in launches if launch.own})
+    evidence: Evidence = {"kernels": names[:20], "calls_without_kernels": calls}
+    title = "the output is right even when the candidate's kernels do nothing"
+    return accuse("decoy_kernel", title, evidence, Source.JUDGE)
+
+
+def remembered(
+    output: Sequence[torch.Tensor],
+    earlier: Sequence[Sequence[torch.Tensor]],
+    expected: Sequence[torch.Tensor],
+    earlier_expected: Sequence[Sequence[torch.Tensor]],
+) -> Finding | None:
+    """This call's wrong output is, bit for bit, an earlier call's right one."""
+    for call, (then, then_expected) in enumerate(zip(earlier, earlier_expected, strict=True)):
+        if _identical(output, then) and not _identical(expected, then_expected):
+            evidence: Evidence = {"same_as_call": call + 1, "call": len(earlier) + 1}
+            title = f"returns the result of call {call + 1} although the inputs are new"
+            return accuse("remembered_result", title, evidence, Source.JUDGE)
+    return None
+
+
+def _identical(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
+    return len(a) == len(b) and all(
+        x.shape == y.shape and torch.equal(x.nan_to_num(), y.nan_to_num())
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def deferred(run: Ran) -> Finding | None:
+    """Work that is left for whoever reads the output, or for a thread."""
+    if run.lazy_outputs:
+        title = f"returns {run.lazy_outputs[0]} instead of a plain tensor, so its work can wait until it is read"
+        return accuse("deferred_work", title, {"types": list(run.lazy_outputs)}, Source.PLAYER)
+    if run.threads:
+        title = f"{run.threads} thread(s) still ran when the call had returned"
+        return accuse("deferred_work", title, {"threads": run.threads}, Source.PLAYER)
+    return None
+
+
+def too_little_work(stored_bytes: float, output_bytes: int) -> Finding | None:
+    """At full size less is written than the output holds, though the probe was computed whole."""
+    if output_bytes == 0 or stored_bytes >= LEAST_WRITTEN_SHARE * output_bytes:
+        return None
+    evidence: Evidence = {
+        "stored_bytes": stored_bytes,
+        "output_bytes": output_bytes,
+        "share": stored_bytes / output_bytes,
+    }
+    title = f"at full size the kernels write {stored_bytes / output_bytes:.0%} of the output"
+    return accuse("too_little_work", title, evidence, Source.PLAYER)
+
+
+def forged(detail: str) -> Finding:
+    title = "the candidate's process answered what was not asked, in the evaluation's own channel"
+    return accuse("forged_result", title, {"detail": detail[:500]}, Source.JUDGE)

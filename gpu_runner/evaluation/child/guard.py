@@ -1,0 +1,336 @@
+"""What a submitted module may not reach for, watched from inside its process.
+
+Two watchmen, set before the module is imported: an audit hook (it can never be removed) and a snapshot of
+protected attributes that is compared afterwards. An event accuses only when the nearest frame that is
+neither the standard library's nor a package's is the module's own; `_ALLOWED` is the one list of exceptions.
+What was seen lives in closures, where only frames and gc could find it, and those are watched.
+"""
+
+import os
+import site
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_runner.evaluation.protocol import Accusation
+
+MAX_ACCUSATIONS = 40
+
+_HARNESS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_SITE = tuple(
+    os.path.realpath(p) + os.sep
+    for p in {*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+)
+_STANDARD = tuple(
+    os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
+)
+
+# Events by what they mean, in words for people. A name that ends in "." stands for all below it.
+_EVENTS = {
+    "sys._getframe": "reads the frames of its callers",
+    "sys._current_frames": "reads the frames of all threads",
+    "sys._current_exceptions": "reads the exceptions of all threads",
+    "sys.settrace": "traces its callers",
+    "sys.setprofile": "profiles its callers",
+    "sys.addaudithook": "adds an audit hook",
+    "sys.monitoring.register_callback": "monitors its callers",
+    "gc.": "searches live objects through gc",
+    "ctypes.": "reaches for memory through ctypes",
+    "subprocess.Popen": "starts a process",
+    "os.system": "starts a process",
+    "os.exec": "replaces the process",
+    "os.posix_spawn": "starts a process",
+    "os.fork": "forks",
+    "os.forkpty": "forks",
+    "os.kill": "sends signals",
+    "os.killpg": "sends signals",
+    "signal.pthread_kill": "sends signals",
+    "pty.spawn": "starts a process",
+    "socket.": "opens a socket",
+    "_thread.start_new_thread": "starts a thread",
+    "_thread.start_joinable_thread": "starts a thread",
+    "os.remove": "removes files",
+    "os.rename": "renames files",
+    "os.rmdir": "removes folders",
+    "os.mkdir": "makes folders",
+    "os.link": "links files",
+    "os.symlink": "links files",
+    "os.chmod": "changes files",
+    "os.truncate": "changes files",
+    "shutil.": "changes files",
+    "mmap.__new__": "maps memory",
+    "code.__new__": "builds code objects",
+    "object.__setattr__": "changes code objects or classes of the interpreter",
+    "object.__getattr__": "reads frames off a traceback or generator",
+    "open": "opens files for writing or reads the process's own memory",
+    "compile": "compiles code under the name of a library file",
+    "import": "imports the evaluator",
+}
+
+# Innocent uses: (event, package whose frame comes first below the event).
+_ALLOWED = {
+    ("subprocess.Popen", "triton"),  # ptxas, the launcher's C compiler
+    ("os.posix_spawn", "triton"),
+    ("os.fork", "triton"),
+    ("os.mkdir", "triton"),
+    ("os.rename", "triton"),
+    ("os.remove", "triton"),
+    ("os.rmdir", "triton"),
+    ("os.chmod", "triton"),
+    ("os.link", "triton"),
+    ("shutil.", "triton"),
+    ("open", "triton"),
+    ("open", "torch"),  # reads of its own; writes by torch.save are caught by name below
+    ("ctypes.", "triton"),
+    ("ctypes.", "torch"),
+    ("ctypes.", "numpy"),
+    ("_thread.start_new_thread", "triton"),
+    ("_thread.start_joinable_thread", "triton"),
+    ("gc.", "torch"),
+    ("gc.", "triton"),
+    ("mmap.__new__", "torch"),
+}
+
+_TORCH_WRITERS = ("serialization.py", "cpp_extension.py", "hub.py", "package")
+_RESTRICTED_ATTRIBUTES = ("tb_frame", "tb_next", "gi_frame", "cr_frame", "f_back", "f_locals")
+_MEMORY_FILES = ("/proc/", "/dev/mem", "/dev/kmem")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The watch over one process. All three functions answer with accusations found so far."""
+
+    seen: Callable[[], tuple[Accusation, ...]]
+    compare: Callable[[], tuple[Accusation, ...]]
+    accuse: Callable[[Accusation], None]
+
+
+def install(protected: Iterable[tuple[str, Any]], *, is_own: Callable[[str], bool]) -> Guard:
+    """Start watching. Call it once per process, after everything of ours is imported.
+
+    Args:
+        protected: names and the modules or classes whose functions, classes and descriptors must stay.
+        is_own: whether a file name is the submitted module's; unknown files count as its own too.
+    """
+    accusations: list[Accusation] = []
+    before = list(_snapshot(protected))
+
+    def accuse(accusation: Accusation) -> None:
+        if len(accusations) < MAX_ACCUSATIONS and accusation not in accusations:
+            accusations.append(accusation)
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        name = _WATCHED.get(event) or _group_of(event)
+        if name is None:
+            return
+        culprit = _culprit(name, event, args, is_own)
+        if culprit is not None:
+            accuse(_accusation(event, name, args, culprit))
+
+    def compare() -> tuple[Accusation, ...]:
+        for accusation in _changes(before, is_own):
+            accuse(accusation)
+        return tuple(accusations)
+
+    sys.addaudithook(hook)
+    return Guard(seen=lambda: tuple(accusations), compare=compare, accuse=accuse)
+
+
+_WATCHED = {event: event for event in _EVENTS if not event.endswith(".")}
+_GROUPS = tuple(event for event in _EVENTS if event.endswith("."))
+
+
+def _group_of(event: str) -> str | None:
+    for group in _GROUPS:
+        if event.startswith(group):
+            return group
+    return None
+
+
+def _accusation(
+    event: str, name: str, args: tuple[Any, ...], culprit: tuple[str, int]
+) -> Accusation:
+    detail = _EVENTS[name]
+    if args and isinstance(args[0], str | bytes):
+        detail += f": {args[0]!r:.160}"
+    return Accusation(what=event[:100], kind="tampering", detail=detail, line=max(1, culprit[1]))
+
+
+def _culprit(
+    name: str, event: str, args: tuple[Any, ...], is_own: Callable[[str], bool]
+) -> tuple[str, int] | None:
+    """File and line of the submitted module's frame that the event is to be laid to, or None."""
+    if not _is_suspicious(name, args):
+        return None
+    frame: types.FrameType | None = sys._getframe(2)
+    if name == "sys._getframe":
+        return _asker(frame, is_own)
+    if name.startswith("object."):
+        return _direct(frame, is_own)
+    package = None
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        kind = _kind_of(filename, is_own)
+        if kind == "harness":
+            return None
+        if kind == "own":
+            allowed = package is not None and (name, package) in _ALLOWED
+            return None if allowed else (filename, frame.f_lineno)
+        if kind == "package" and package is None:
+            package = _package_of(filename)
+            if package == "torch" and any(part in filename for part in _TORCH_WRITERS):
+                package = "torch writer"
+        frame = frame.f_back
+    return None
+
+
+def _direct(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> tuple[str, int] | None:
+    """The frame itself, if it is the module's: printing a traceback is nobody's crime."""
+    if frame is not None and _kind_of(frame.f_code.co_filename, is_own) == "own":
+        return frame.f_code.co_filename, frame.f_lineno
+    return None
+
+
+def _asker(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> tuple[str, int] | None:
+    """Who asked for a frame: its caller, or the caller of `inspect` and the like."""
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if _kind_of(filename, is_own) == "own":
+            return filename, frame.f_lineno
+        reader = os.path.basename(filename), frame.f_code.co_name
+        if reader[0] != "inspect.py" and reader != ("traceback.py", "walk_stack"):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _is_suspicious(name: str, args: tuple[Any, ...]) -> bool:
+    if name == "open":
+        return _is_suspicious_open(args)
+    if name == "compile":
+        filename = args[1] if len(args) > 1 else None
+        filename = os.fsdecode(filename) if isinstance(filename, bytes) else filename
+        return isinstance(filename, str) and filename.startswith((*_SITE, *_STANDARD, _HARNESS))
+    if name == "import":
+        return bool(args) and str(args[0]).split(".")[0] == "gpu_runner"
+    if name in ("object.__getattr__", "object.__setattr__"):
+        attribute = args[1] if len(args) > 1 else ""
+        return (name.endswith("__setattr__") and attribute == "__code__") or (
+            attribute in _RESTRICTED_ATTRIBUTES
+        )
+    if name == "mmap.__new__":
+        return bool(args) and args[0] != -1
+    return True
+
+
+def _is_suspicious_open(args: tuple[Any, ...]) -> bool:
+    path = args[0] if args else None
+    mode, flags = (args[1] if len(args) > 1 else None), (args[2] if len(args) > 2 else 0)
+    writes = any(c in (mode or "") for c in "wax+") or bool(
+        isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    )
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    if path == os.devnull:
+        return False
+    if isinstance(path, str) and path.startswith(_MEMORY_FILES):
+        return writes or path.startswith("/dev/") or not _is_innocent_proc(path)
+    return writes
+
+
+def _is_innocent_proc(path: str) -> bool:
+    return path in ("/proc/cpuinfo", "/proc/meminfo", "/proc/version", "/proc/self/cgroup")
+
+
+_kinds: dict[str, str] = {}
+
+
+def _kind_of(filename: str, is_own: Callable[[str], bool]) -> str:
+    """`own`, `harness`, `package`, or `standard` (the library, and what has no file)."""
+    if is_own(filename):
+        return "own"
+    kind = _kinds.get(filename)
+    if kind is None:
+        kind = _kinds[filename] = _classify(filename)
+    return kind
+
+
+def _classify(filename: str) -> str:
+    if filename.startswith(("<frozen ", "<__array_function__")):
+        return "standard"
+    path = os.path.realpath(filename) if os.path.isabs(filename) else filename
+    if path.startswith(_SITE):
+        return "package"
+    if path.startswith(_HARNESS):
+        return "harness"
+    if path.startswith(_STANDARD):
+        return "standard"
+    if filename.startswith("<") or "torch" in filename:
+        # dataclasses, namedtuples and torch's generated functions; only unknown *files* are suspect
+        return "standard"
+    return "own"
+
+
+def _package_of(filename: str) -> str:
+    path = os.path.realpath(filename)
+    for root in _SITE:
+        if path.startswith(root):
+            return path[len(root) :].split(os.sep)[0]
+    return ""
+
+
+# The snapshot
+
+_KEPT_TYPES = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.ClassMethodDescriptorType,
+    staticmethod,
+    classmethod,
+    property,
+    type,
+)
+_MISSING = object()
+
+
+def _snapshot(protected: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, str, Any]]:
+    for label, owner in protected:
+        for name, value in list(vars(owner).items()):
+            if isinstance(value, _KEPT_TYPES):
+                yield label, owner, name, value
+                if isinstance(value, types.FunctionType):
+                    yield label, value, "__code__", value.__code__
+
+
+def _changes(
+    before: Iterable[tuple[str, Any, str, Any]], is_own: Callable[[str], bool]
+) -> Iterator[Accusation]:
+    for label, owner, name, value in before:
+        now = owner.__code__ if name == "__code__" else vars(owner).get(name, _MISSING)
+        if now is value:
+            continue
+        shown = f"{label}.{getattr(owner, '__name__', '') if name == '__code__' else name}"
+        place = _place_of(now)
+        yield Accusation(
+            what=shown[:300],
+            kind="tampering",
+            detail=f"replaces {shown}, which the evaluation relies on",
+            line=place[1] if place is not None and is_own(place[0]) else None,
+        )
+
+
+def _place_of(value: Any) -> tuple[str, int] | None:
+    """File and first line of the code behind a function, method, property or class."""
+    value = getattr(value, "__func__", getattr(value, "fget", None) or value)
+    code = value if isinstance(value, types.CodeType) else getattr(value, "__code__", None)
+    if isinstance(code, types.CodeType):
+        return code.co_filename, code.co_firstlineno
+    return None
