@@ -117,8 +117,9 @@ def create_user(*, username: str, role: Role, by: User | None, password: str | N
 
 
 @transaction.atomic
-def set_role(*, user: User, role: Role, by: User) -> None:
-    if not permissions.may_operate(by):
+def set_role(*, user: User, role: Role, by: User | None) -> None:
+    """Change what an account may do; `by` None is the command line of the machine."""
+    if by is not None and not permissions.may_operate(by):
         raise NotAllowed("only an operator changes roles")
     if user.is_local_owner and role != Role.OPERATOR:
         raise Refused("the local owner stays an operator")
@@ -217,7 +218,7 @@ def _task_spec(
             baseline_source=baseline_source or None,
         )
     except ValidationError as error:
-        raise Refused(_readable(error)) from error
+        raise Refused(readable(error)) from error
 
 
 def similar_tasks(*, user: User, source: str) -> models.QuerySet[Task]:
@@ -297,7 +298,7 @@ def start_run(
             use_library=use_library,
         )
     except ValidationError as error:
-        raise Refused(_readable(error)) from error
+        raise Refused(readable(error)) from error
     run = Run.objects.create(
         task=task, started_by=by, options=spec.model_dump(mode="json", exclude={"task"})
     )
@@ -700,6 +701,12 @@ def share_entry(*, entry: ExperienceEntry, by: User, visibility: str) -> None:
 
 
 @transaction.atomic
+def import_entries(*, by: User, entries: Sequence[tuple[str, EntryContent]]) -> int:
+    """Take over all entries, or none if one cannot be; how many changed something."""
+    return sum(import_entry(by=by, uid=uid, content=content)[1] for uid, content in entries)
+
+
+@transaction.atomic
 def import_entry(*, by: User, uid: str, content: EntryContent) -> tuple[ExperienceEntry, bool]:
     """Take over an entry that was exported elsewhere; idempotent by uid and content.
 
@@ -724,7 +731,7 @@ def import_entry(*, by: User, uid: str, content: EntryContent) -> tuple[Experien
     return entry, True
 
 
-def _readable(error: ValidationError) -> str:
+def readable(error: ValidationError) -> str:
     """A pydantic error in one line for people."""
     parts = []
     for problem in error.errors():

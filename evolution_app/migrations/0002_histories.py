@@ -14,7 +14,8 @@ $$ LANGUAGE plpgsql
 def add_triggers(apps, schema_editor):
     is_postgres = schema_editor.connection.vendor == "postgresql"
     if is_postgres:
-        schema_editor.execute(POSTGRES_FUNCTION)
+        # No parameters: the percent sign is PL/pgSQL's.
+        schema_editor.execute(POSTGRES_FUNCTION, params=None)
     for name in TABLES:
         table = f"evolution_app_{name}"
         action = (

@@ -54,9 +54,10 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def claim(self, run_id: int, runner: Runner, now: datetime) -> int | None:
         """Take a claimable run by compare-and-set; the fencing token, or None if another was faster."""
-        fence = self.filter(id=run_id).values_list("fence", flat=True).first()
-        if fence is None:
+        held = self.filter(id=run_id).values_list("fence", "runner_id").first()
+        if held is None:
             return None
+        fence, lost_runner = held
         taken = (
             self.claimable(now)
             .filter(id=run_id, fence=fence)
@@ -65,10 +66,7 @@ class RunQuerySet(models.QuerySet["Run"]):
                 runner=runner,
                 fence=fence + 1,
                 lease_until=now + LEASE,
-                lost_claims=models.Case(
-                    models.When(runner__isnull=False, then=F("lost_claims") + 1),
-                    default=F("lost_claims"),
-                ),
+                lost_claims=F("lost_claims") + (1 if lost_runner else 0),
             )
         )
         return fence + 1 if taken else None

@@ -1,0 +1,379 @@
+"""The HTTP API under /api/v1/: submit, follow, results, library. Its OpenAPI description is /api/v1/openapi.json.
+
+A session (with its CSRF token) or a bearer token signs in; rights are those of the pages. What one may not see is 404.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from django.contrib.auth.models import AnonymousUser
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.views.decorators.http import require_GET
+from ninja import NinjaAPI, Router, Schema
+from ninja.security import HttpBearer, SessionAuth
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from evolution_app import permissions, services
+from evolution_app.frames import frames_after
+from evolution_app.models import ApiToken, Candidate, ExperienceEntry, Run, Task, User
+from gpu_runner.core.best_file import best_file
+from gpu_runner.core.entries import EntryContent
+from gpu_runner.core.task import Budget
+from gpu_runner.core.verdicts import Precision, Track
+
+LIBRARY_FORMAT = 1
+MAX_PAGE = 1000
+
+
+class Bearer(HttpBearer):
+    def authenticate(self, request: HttpRequest, token: str) -> User | None:
+        user = ApiToken.objects.user_of(token)
+        if user is not None:
+            request.user = user
+        return user
+
+
+api = NinjaAPI(
+    title="Kernel Foundry",
+    version="1",
+    auth=[Bearer(), SessionAuth()],
+    docs_url=None,
+    urls_namespace="api",
+)
+
+
+@api.exception_handler(services.Refused)
+def refused(request: HttpRequest, error: services.Refused) -> HttpResponse:
+    problems = [{"line": p.line, "message": p.message} for p in error.problems]
+    status = 409 if isinstance(error, services.Stale) else 422
+    return api.create_response(request, {"detail": str(error), "problems": problems}, status=status)
+
+
+@api.exception_handler(services.NotAllowed)
+def not_allowed(request: HttpRequest, error: services.NotAllowed) -> HttpResponse:
+    return api.create_response(request, {"detail": str(error)}, status=403)
+
+
+# Tasks and runs
+
+
+class RunOptions(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    islands: int = 3
+    seed: int | None = None
+    budget: Budget = Budget()
+    device: str = "auto"
+    model: str | None = None
+    use_initialisers: bool = True
+    use_diagnosis: bool = True
+    use_library: bool = True
+
+
+class NewTask(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(max_length=120)
+    source: str
+    baseline_source: str | None = None
+    track: Track = Track.OWN_KERNELS
+    precision: Precision = Precision.REFERENCE
+    target: str = "h200"
+    visibility: Literal["private", "shared", "public"] = "private"
+    run: RunOptions | None = Field(default=None, description="start a run at once")
+
+
+def task_json(task: Task) -> dict[str, Any]:
+    return {
+        "id": task.pk,
+        "name": task.name,
+        "owner": task.owner.username,
+        "track": task.track,
+        "precision": task.precision,
+        "target": task.target,
+        "visibility": task.visibility,
+        "created_at": task.created_at.isoformat(),
+    }
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    best = run.best
+    return {
+        "id": run.pk,
+        "task": run.task_id,
+        "state": run.state,
+        "wanted": run.wanted,
+        "stop_reason": run.stop_reason,
+        "options": run.options,
+        "spent": run.spent,
+        "device": run.device,
+        "last_seq": run.last_seq,
+        "best": candidate_json(best) if best else None,
+        "created_at": run.created_at.isoformat(),
+        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
+    }
+
+
+def candidate_json(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "candidate_id": candidate.number,
+        "island": candidate.island.number,
+        "generation": candidate.generation,
+        "parents": candidate.parent_numbers,
+        "origin": candidate.origin,
+        "move": candidate.move,
+        "state": candidate.state,
+        "verdict": candidate.verdict or None,
+        "kind": candidate.kind or None,
+        "fidelity": candidate.fidelity or None,
+        "verified_at": candidate.verified_at or None,
+        "speedup": candidate.speedup,
+        "speedup_low": candidate.speedup_low,
+        "speedup_high": candidate.speedup_high,
+        "speedup_torch_compile": candidate.speedup_compile,
+        "device_us": candidate.device_us,
+    }
+
+
+tasks = Router(tags=["tasks"])
+runs = Router(tags=["runs"])
+library = Router(tags=["library"])
+
+
+@tasks.post("", response={201: dict[str, Any]})
+def submit(request: HttpRequest, new: NewTask) -> tuple[int, dict[str, Any]]:
+    """Submit a task and, with `run`, start evolving it."""
+    user = person(request)
+    fields = new.model_dump(exclude={"run"})
+    task = services.submit_task(owner=user, **fields)
+    run = None
+    if new.run is not None:
+        run = start(user, task, new.run)
+    return 201, {"task": task_json(task), "run": run_json(run) if run else None}
+
+
+def start(user: User, task: Task, options: RunOptions) -> Run:
+    fields = options.model_dump(exclude={"budget"})
+    return services.start_run(task=task, by=user, budget=options.budget, **fields)
+
+
+@tasks.get("")
+def list_tasks(request: HttpRequest, offset: int = 0, limit: int = 100) -> dict[str, Any]:
+    rows = Task.objects.visible_to(person(request)).for_lists()
+    return page(rows, offset, limit, task_json)
+
+
+@tasks.get("/{int:task_id}")
+def show_task(request: HttpRequest, task_id: int) -> dict[str, Any]:
+    task = permissions.get_visible(Task, request.user, pk=task_id)
+    return {**task_json(task), "source": task.source.text, "report": task.report}
+
+
+@tasks.post("/{int:task_id}/runs", response={201: dict[str, Any]})
+def start_task_run(
+    request: HttpRequest, task_id: int, options: RunOptions
+) -> tuple[int, dict[str, Any]]:
+    task = permissions.get_visible(Task, request.user, pk=task_id)
+    return 201, run_json(start(person(request), task, options))
+
+
+@runs.get("")
+def list_runs(request: HttpRequest, offset: int = 0, limit: int = 100) -> dict[str, Any]:
+    rows = Run.objects.visible_to(person(request)).select_related("best__island")
+    return page(rows, offset, limit, run_json)
+
+
+@runs.get("/{int:run_id}")
+def show_run(request: HttpRequest, run_id: int) -> dict[str, Any]:
+    """The run, and its `result` (as in result.json) once it is over."""
+    run = permissions.get_visible(Run, request.user, pk=run_id)
+    return {**run_json(run), "result": run.result()}
+
+
+@runs.post("/{int:run_id}/{action}")
+def steer(
+    request: HttpRequest, run_id: int, action: Literal["pause", "resume", "stop", "cancel"]
+) -> dict[str, Any]:
+    run = permissions.get_visible(Run, request.user, pk=run_id)
+    ask = {
+        "pause": services.request_pause,
+        "resume": services.request_resume,
+        "stop": services.request_stop,
+        "cancel": services.request_cancel,
+    }[action]
+    return run_json(ask(run=run, by=person(request)))
+
+
+@runs.get("/{int:run_id}/candidates")
+def list_candidates(
+    request: HttpRequest, run_id: int, offset: int = 0, limit: int = 100
+) -> dict[str, Any]:
+    run = permissions.get_visible(Run, request.user, pk=run_id)
+    return page(run.candidates.for_lists(), offset, limit, candidate_json)
+
+
+@runs.get("/{int:run_id}/candidates/{int:number}")
+def show_candidate(request: HttpRequest, run_id: int, number: int) -> dict[str, Any]:
+    """The candidate with its whole evaluation, the object that `evaluate --json` prints."""
+    candidate = permissions.get_visible(Candidate, request.user, run_id=run_id, number=number)
+    evaluation = candidate.latest_evaluation()
+    return {
+        **candidate_json(candidate),
+        "evaluation": evaluation.document if evaluation else None,
+    }
+
+
+@runs.get("/{int:run_id}/candidates/{int:number}/source")
+def download(request: HttpRequest, run_id: int, number: int) -> HttpResponse:
+    """The candidate as a file, with a header that says what was verified."""
+    candidate = permissions.get_visible(Candidate, request.user, run_id=run_id, number=number)
+    return source_file(candidate)
+
+
+@runs.get("/{int:run_id}/best")
+def download_best(request: HttpRequest, run_id: int) -> HttpResponse:
+    run = permissions.get_visible(Run, request.user, pk=run_id)
+    if run.best is None:
+        raise Http404("no candidate is correct yet")
+    return source_file(run.best)
+
+
+def source_file(candidate: Candidate) -> HttpResponse:
+    """A download of a candidate: the source, under what is known of it once it is evaluated."""
+    evaluation = candidate.latest_evaluation()
+    text = candidate.source.text
+    if evaluation is not None:
+        text = best_file(candidate.run.task.spec(), candidate.as_core(evaluation.as_core()))
+    response = HttpResponse(text, content_type="text/x-python; charset=utf-8")
+    name = f"run-{candidate.run_id}-c-{candidate.number}.py"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+# Following a run
+
+
+@runs.get("/{int:run_id}/events")
+def follow(request: HttpRequest, run_id: int, since: int = 0) -> HttpResponse:
+    """Events after `since`, as on the socket; NDJSON with `Accept: application/x-ndjson`."""
+    return events_response(request, run_id)
+
+
+@require_GET
+def run_events(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The same outside the API, for pages without a socket: `GET /runs/<id>/events?since=`."""
+    return events_response(request, run_id)
+
+
+def events_response(request: HttpRequest, run_id: int) -> HttpResponse:
+    """JSON; NDJSON where it is accepted or `format=ndjson`; with `html=1` frames carry the pages' partials as `content`."""
+    run = permissions.get_visible(Run, request.user, pk=run_id)
+    given = request.GET.get("since", "0")
+    since = int(given) if given.isdecimal() and len(given) < 18 else 0
+    frames = frames_after(run.pk, since, with_html=request.GET.get("html") == "1", limit=MAX_PAGE)
+    accepts_lines = "application/x-ndjson" in request.headers.get("Accept", "")
+    if accepts_lines or request.GET.get("format") == "ndjson":
+        lines = "".join(json.dumps(frame) + "\n" for frame in frames)
+        return HttpResponse(lines, content_type="application/x-ndjson")
+    return JsonResponse({"events": frames, "last_seq": run.last_seq, "is_over": run.is_over})
+
+
+# The library
+
+
+class EntryLine(BaseModel):
+    """One line of an exported library."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal[1] = LIBRARY_FORMAT
+    uid: str = Field(pattern=r"^[0-9a-f]{32}$")
+    version: int = Field(default=1, ge=1)
+    state: str = ""
+    content: EntryContent
+
+
+@library.get("")
+def list_entries(
+    request: HttpRequest, state: str = "", offset: int = 0, limit: int = 100
+) -> dict[str, Any]:
+    rows = ExperienceEntry.objects.visible_to(person(request)).for_lists()
+    return page(rows.filter(state=state) if state else rows, offset, limit, entry_json)
+
+
+def entry_json(entry: ExperienceEntry) -> dict[str, Any]:
+    return {
+        "id": entry.pk,
+        "uid": entry.uid,
+        "state": entry.state,
+        "version": entry.current.number if entry.current else None,
+        "title": entry.current.title if entry.current else "",
+        "kind": entry.current.kind if entry.current else "",
+    }
+
+
+@library.get("/export")
+def export(request: HttpRequest, state: str = "approved") -> StreamingHttpResponse:
+    """The entries that you see, one JSON object a line; `state=` (empty) for all states."""
+    rows = ExperienceEntry.objects.visible_to(person(request)).exclude(current=None).order_by("id")
+    rows = rows.filter(state=state) if state else rows
+    response = StreamingHttpResponse(
+        export_lines(list(rows.select_related("approved", "current"))),
+        content_type="application/x-ndjson",
+    )
+    response["Content-Disposition"] = 'attachment; filename="library.jsonl"'
+    return response
+
+
+def export_lines(entries: list[ExperienceEntry]) -> Iterator[str]:
+    for entry in entries:
+        core = entry.as_core()
+        line = EntryLine(uid=core.id, version=core.version, state=core.state, content=core.content)
+        yield line.model_dump_json() + "\n"
+
+
+@library.post("/import")
+def import_entries(request: HttpRequest, dry_run: bool = False) -> dict[str, Any]:
+    """Take over exported lines (the request's body); a report per line, nothing at all where one is unusable."""
+    user = person(request)
+    report, entries = [], []
+    for number, text in enumerate(request.body.decode("utf-8", "replace").splitlines(), start=1):
+        if not text.strip():
+            continue
+        try:
+            entries.append((number, EntryLine.model_validate_json(text)))
+        except ValidationError as error:
+            report.append({"line": number, "problem": services.readable(error)})
+    if report or dry_run:
+        return {"imported": 0, "usable": len(entries), "problems": report}
+    imported = services.import_entries(by=user, entries=[(e.uid, e.content) for _, e in entries])
+    return {"imported": imported, "usable": len(entries), "problems": []}
+
+
+@library.get("/{int:entry_id}")
+def show_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
+    entry = permissions.get_visible(ExperienceEntry, request.user, pk=entry_id)
+    return {**entry_json(entry), "content": entry.content.model_dump(mode="json")}
+
+
+def person(request: HttpRequest) -> User:
+    """The user behind a request that `auth` let through."""
+    user = request.user
+    if isinstance(user, AnonymousUser):
+        raise Http404
+    assert isinstance(user, User)
+    return user
+
+
+def page(rows: Any, offset: int, limit: int, as_json: Any) -> dict[str, Any]:
+    offset, limit = max(0, offset), max(1, min(limit, MAX_PAGE))
+    return {
+        "count": rows.count(),
+        "items": [as_json(row) for row in rows[offset : offset + limit]],
+    }
+
+
+api.add_router("/tasks", tasks)
+api.add_router("/runs", runs)
+api.add_router("/library", library)

@@ -1,0 +1,448 @@
+"""What a runner writes: each function is one transaction that checks the fencing token and tells it as an event.
+
+A runner that lost its lease, because it was paused or cut off, gets `LeaseLost` and changes nothing.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from evolution_app import events
+from evolution_app.models import (
+    Candidate,
+    CandidateParent,
+    EntryUse,
+    EntryVersion,
+    Evaluation,
+    Evidence,
+    ExperienceEntry,
+    Finding,
+    Island,
+    ModelCall,
+    Run,
+    RunNote,
+    SourceText,
+    Steering,
+    Task,
+)
+from gpu_runner.core import candidate as core_candidate
+from gpu_runner.core import evaluation as core_evaluation
+from gpu_runner.core import ledger as core_ledger
+from gpu_runner.core.entries import EntryContent, EntryState
+from gpu_runner.core.ledger import LeaseLost
+from gpu_runner.core.task_report import TaskReport
+from gpu_runner.core.verdicts import RunState, Stage, State
+
+
+@contextmanager
+def held(run_id: int, fence: int) -> Iterator[Run]:
+    """The run, locked, inside a transaction; raises LeaseLost if `fence` is not that of the latest claim."""
+    with transaction.atomic():
+        run = Run.objects.select_for_update().filter(pk=run_id, fence=fence).first()
+        if run is None or run.runner_id is None:
+            raise LeaseLost(f"run {run_id} belongs to another runner or to none")
+        yield run
+
+
+def storable(value: Any) -> Any:
+    """A JSON value that every database keeps: no NaN or infinity, no null character, no lone surrogate."""
+    if isinstance(value, str):
+        return storable_text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {storable_text(str(key)): storable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(inner) for inner in value]
+    return value
+
+
+def storable_text(text: str) -> str:
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+# Candidates
+
+
+def record_candidate(run_id: int, fence: int, proposal: core_candidate.Proposal) -> Candidate:
+    """Give a proposal the run's next number and queue it."""
+    with held(run_id, fence) as run:
+        run.last_candidate += 1
+        run.save(update_fields=["last_candidate"])
+        candidate = Candidate.objects.create(
+            run=run,
+            number=run.last_candidate,
+            island=Island.objects.get_or_create(run=run, number=proposal.island)[0],
+            generation=proposal.generation,
+            source=SourceText.objects.keep(storable_text(proposal.source)),
+            origin=storable_text(proposal.origin),
+            move=storable_text(proposal.move),
+            plan=storable_text(proposal.plan or ""),
+            predicted_gain=proposal.predicted_gain,
+            entries=list(proposal.entries),
+            arm=proposal.arm,
+        )
+        parents = {
+            parent.number: parent
+            for parent in Candidate.objects.filter(run=run, number__in=proposal.parents)
+        }
+        for position, number in enumerate(proposal.parents):
+            CandidateParent.objects.create(
+                candidate=candidate, parent=parents[number], position=position
+            )
+        _record_uses(candidate)
+        events.emit(
+            run.pk,
+            events.CREATED,
+            {
+                **_who(candidate),
+                "generation": candidate.generation,
+                "parents": list(proposal.parents),
+                "origin": candidate.origin,
+                "move": candidate.move,
+                "state": candidate.state,
+            },
+        )
+    return candidate
+
+
+def _who(candidate: Candidate) -> dict[str, int]:
+    return {"candidate": candidate.number, "island": candidate.island.number}
+
+
+def _record_uses(candidate: Candidate) -> None:
+    shown = ExperienceEntry.objects.filter(uid__in=candidate.entries).select_related(
+        "approved", "current"
+    )
+    for entry in shown:
+        version = entry.approved or entry.current
+        if version is not None:
+            EntryUse.objects.create(
+                entry=entry, version=version, run_id=candidate.run_id, candidate=candidate
+            )
+
+
+def _numbered(run: Run, number: int) -> Candidate:
+    return Candidate.objects.select_related("island").get(run=run, number=number)
+
+
+def record_stage(run_id: int, fence: int, number: int, stage: Stage) -> None:
+    """The candidate is being evaluated and has reached a gate; ignored once it is over."""
+    with held(run_id, fence) as run:
+        candidate = _numbered(run, number)
+        if candidate.is_over:
+            return
+        candidate.state, candidate.stage = State.EVALUATING, stage
+        candidate.started_at = candidate.started_at or timezone.now()
+        candidate.save(update_fields=["state", "stage", "started_at"])
+        events.emit(run.pk, events.STAGE, {**_who(candidate), "stage": stage.value})
+
+
+def record_requeue(run_id: int, fence: int, number: int, reason: str) -> None:
+    """We failed, not the candidate: back to the queue."""
+    with held(run_id, fence) as run:
+        candidate = _numbered(run, number)
+        if candidate.is_over:
+            return
+        _set_back(candidate, State.QUEUED, reason)
+        events.emit(run.pk, events.REQUEUED, {**_who(candidate), "reason": candidate.setback})
+
+
+def _set_back(candidate: Candidate, state: State, reason: str) -> None:
+    candidate.state, candidate.stage = state, ""
+    candidate.setbacks += 1
+    candidate.setback = storable_text(reason)[:2000]
+    candidate.save(update_fields=["state", "stage", "setbacks", "setback", "finished_at"])
+
+
+def record_abandoned(run_id: int, fence: int, number: int, reason: str) -> None:
+    """We gave up on the candidate; nothing was found out about it."""
+    with held(run_id, fence) as run:
+        candidate = _numbered(run, number)
+        if candidate.is_over:
+            return
+        candidate.finished_at = timezone.now()
+        _set_back(candidate, State.ABANDONED, reason)
+        events.emit(run.pk, events.DONE, _done(run, candidate) | {"lead": candidate.setback})
+
+
+def record_evaluation(
+    run_id: int,
+    fence: int,
+    number: int,
+    evaluation: core_evaluation.Evaluation,
+    *,
+    is_published: bool = False,
+) -> None:
+    """Keep an evaluation; the candidate's columns become those of its newest one.
+
+    The first one finishes the candidate. A later one, taken to publish it, replaces the figures that people see.
+    """
+    with held(run_id, fence) as run:
+        candidate = _numbered(run, number)
+        kept = _keep_evaluation(candidate, evaluation, is_published)
+        _copy_figures(candidate, evaluation)
+        candidate.finished_at = candidate.finished_at or timezone.now()
+        candidate.save()
+        if is_published:
+            events.emit(run.pk, events.PUBLISHED, _done(run, candidate))
+            return
+        if run.lost_claims:
+            Run.objects.filter(pk=run.pk).update(lost_claims=0)
+        events.emit(run.pk, events.DONE, _done(run, candidate))
+        if (lead := kept.findings.first()) is not None:
+            payload = {
+                **_who(candidate),
+                "lead": {
+                    "kind": lead.kind,
+                    "severity": lead.severity,
+                    "title": lead.title,
+                    "suggestion": lead.suggestion,
+                    "line": lead.line,
+                },
+                "findings": len(evaluation.findings),
+            }
+            events.emit(run.pk, events.DIAGNOSIS, payload)
+
+
+def _keep_evaluation(
+    candidate: Candidate, evaluation: core_evaluation.Evaluation, is_published: bool
+) -> Evaluation:
+    kept = Evaluation.objects.create(
+        candidate=candidate,
+        document=storable(evaluation.model_dump(mode="json")),
+        verdict=evaluation.verdict or "",
+        kind=evaluation.kind or "",
+        fidelity=evaluation.fidelity or "",
+        device=storable_text(evaluation.device)[:120],
+        is_published=is_published,
+    )
+    Finding.objects.bulk_create(
+        Finding(evaluation=kept, position=position, **storable(finding.model_dump(mode="json")))
+        for position, finding in enumerate(evaluation.findings)
+    )
+    return kept
+
+
+def _copy_figures(candidate: Candidate, evaluation: core_evaluation.Evaluation) -> None:
+    speedup = evaluation.speedup if evaluation.is_correct else core_evaluation.Speedup()
+    candidate.state, candidate.stage = evaluation.state, ""
+    candidate.verdict, candidate.kind = evaluation.verdict or "", evaluation.kind or ""
+    candidate.fidelity, candidate.verified_at = (
+        evaluation.fidelity or "",
+        evaluation.verified_at or "",
+    )
+    candidate.speedup = speedup.eager.ratio if speedup.eager else None
+    candidate.speedup_low = speedup.eager.low if speedup.eager else None
+    candidate.speedup_high = speedup.eager.high if speedup.eager else None
+    candidate.speedup_compile = speedup.torch_compile.ratio if speedup.torch_compile else None
+    candidate.speedup_user = speedup.user.ratio if speedup.user else None
+    candidate.device_us = evaluation.candidate.device_us if evaluation.candidate else None
+    candidate.lead = storable_text(evaluation.lead.title) if evaluation.lead else ""
+
+
+def _done(run: Run, candidate: Candidate) -> dict[str, Any]:
+    """A point of the run's curve."""
+    started = run.started_at or run.created_at
+    return {
+        **_who(candidate),
+        "generation": candidate.generation,
+        "state": candidate.state,
+        "verdict": candidate.verdict,
+        "kind": candidate.kind,
+        "fidelity": candidate.fidelity,
+        "ratio": candidate.speedup,
+        "low": candidate.speedup_low,
+        "high": candidate.speedup_high,
+        "compile": candidate.speedup_compile,
+        "lead": candidate.lead,
+        "evaluations": Evaluation.objects.filter(candidate__run=run, is_published=False).count(),
+        "seconds": round((timezone.now() - started).total_seconds(), 3),
+        "money_usd": run.spent.get("money_usd"),
+    }
+
+
+# The run
+
+
+def record_note(run_id: int, fence: int, kind: str, payload: dict[str, Any]) -> None:
+    """Keep a note of the search, and what follows from it for people: the best, islands, migrations, drafts of entries."""
+    with held(run_id, fence) as run:
+        RunNote.objects.create(run=run, kind=kind, payload=storable(payload))
+        if follow := _FOLLOWS.get(kind):
+            follow(run, storable(payload))
+
+
+def _follow_best(run: Run, payload: dict[str, Any]) -> None:
+    best = _numbered(run, payload["candidate_id"])
+    Run.objects.filter(pk=run.pk).update(best=best)
+    figures = {
+        "ratio": best.speedup,
+        "low": best.speedup_low,
+        "high": best.speedup_high,
+        "compile": best.speedup_compile,
+        "fidelity": best.fidelity,
+    }
+    events.emit(run.pk, events.RUN_BEST, {**_who(best), **figures})
+
+
+def _follow_island(run: Run, payload: dict[str, Any]) -> None:
+    strategy, lens = str(payload.get("strategy", ""))[:80], str(payload.get("lens", ""))
+    island, _ = Island.objects.update_or_create(
+        run=run,
+        number=payload["index"],
+        defaults={"strategy": strategy, "description": lens, "settings": payload},
+    )
+    told = {"number": island.number, "strategy": strategy, "description": lens}
+    events.emit(run.pk, events.ISLAND, told)
+
+
+def _follow_migration(run: Run, payload: dict[str, Any]) -> None:
+    told = {"candidate": payload["candidate_id"], "home": payload["home"], "to": payload["to"]}
+    events.emit(run.pk, events.MIGRATION, told)
+
+
+def _follow_budget(run: Run, payload: dict[str, Any]) -> None:
+    events.emit(run.pk, events.RUN_BUDGET, {"spent": run.spent, "budget": run.budget})
+
+
+def _follow_log(run: Run, payload: dict[str, Any]) -> None:
+    events.emit(run.pk, events.LOG, {"text": str(payload.get("text", ""))[:2000]})
+
+
+def _follow_result(run: Run, payload: dict[str, Any]) -> None:
+    """The best that is published may be another candidate than the one that led the search, or none."""
+    best = payload.get("best")
+    found = _numbered(run, best["candidate_id"]) if best else None
+    if found is not None and found.pk != run.best_id:
+        _follow_best(run, best)
+    elif found is None:
+        Run.objects.filter(pk=run.pk).update(best=None)
+
+
+def _follow_nomination(run: Run, payload: dict[str, Any]) -> None:
+    """A step that paid becomes a draft without a human author, with its pair as evidence; once per pair."""
+    content = EntryContent.model_validate(payload)
+    numbers = (content.provenance.parent_id, content.provenance.candidate_id)
+    pair = {c.number: c for c in Candidate.objects.filter(run=run, number__in=numbers)}
+    before, after = pair[numbers[0] or 0], pair[numbers[1] or 0]
+    known = ExperienceEntry.objects.filter(nominated_by=None, evidence__before=before)
+    if known.filter(evidence__after=after).exists():
+        return
+    entry = ExperienceEntry.objects.create(state=EntryState.DRAFT, task=run.task, candidate=after)
+    entry.current = EntryVersion.objects.create(
+        entry=entry,
+        number=1,
+        title=content.title,
+        kind=content.kind,
+        content=payload,
+        note="distilled",
+    )
+    entry.save(update_fields=["current"])
+    for effect in content.effects:
+        Evidence.objects.create(
+            entry=entry,
+            role=Evidence.Role.NOMINATION,
+            task=run.task,
+            before=before,
+            after=after,
+            device=effect.device,
+            fidelity=effect.fidelity,
+            ratio=effect.ratio,
+            low=effect.low,
+            high=effect.high,
+        )
+
+
+_FOLLOWS = {
+    "best": _follow_best,
+    "island": _follow_island,
+    "migration": _follow_migration,
+    "budget": _follow_budget,
+    "log": _follow_log,
+    "result": _follow_result,
+    "nomination": _follow_nomination,
+}
+
+
+def record_model_call(run_id: int, fence: int, call: core_ledger.ModelCall) -> None:
+    with held(run_id, fence) as run:
+        candidate = _numbered(run, call.candidate_id) if call.candidate_id else None
+        told = call.model_dump(mode="json", exclude={"candidate_id"})
+        ModelCall.objects.create(run=run, candidate=candidate, **storable(told))
+        payload = {"candidate": call.candidate_id, **told}
+        del payload["prompt"], payload["reply"]
+        events.emit(run.pk, events.MODEL_CALL, storable(payload))
+
+
+def record_spending(run_id: int, fence: int, amounts: dict[str, float]) -> None:
+    with held(run_id, fence) as run:
+        for name, amount in amounts.items():
+            run.spent[name] = run.spent.get(name, 0.0) + amount
+        run.save(update_fields=["spent"])
+
+
+def record_report(run_id: int, fence: int, report: TaskReport) -> None:
+    """What inspecting the task found out; kept with the task, since it is the same for all its runs."""
+    with held(run_id, fence) as run:
+        document = storable(report.model_dump(mode="json"))
+        Task.objects.filter(pk=run.task_id).update(report=document)
+        events.emit(run.pk, events.TASK_REPORT, {"warnings": len(report.warnings)})
+
+
+def record_state(
+    run_id: int, fence: int, state: RunState, reason: str, *, device: str = ""
+) -> RunState:
+    """Change what the run does. Resting or over, it gives up its lease.
+
+    Running while people want something else leaves what they see alone. Pausing that nobody asked for, since the runner
+    itself is going away, puts the run back into the queue.
+
+    Returns:
+        The state that the run then has.
+    """
+    with held(run_id, fence) as run:
+        if state is RunState.PAUSED and run.wanted == RunState.RUNNING:
+            state = RunState.QUEUED
+        if state is RunState.RUNNING:
+            run.started_at = run.started_at or timezone.now()
+            run.device = device or run.device
+            if run.wanted != RunState.RUNNING:
+                state = RunState(run.state)
+        before = (run.state, run.stop_reason)
+        _enter(run, state, storable_text(reason), timezone.now())
+        run.save()
+        if before == (run.state, run.stop_reason):
+            return state
+        payload = {"state": run.state, "wanted": run.wanted, "reason": run.stop_reason}
+        events.emit(run.pk, events.RUN_STATE, payload)
+    return state
+
+
+def _enter(run: Run, state: RunState, reason: str, now: datetime) -> None:
+    run.state, run.stop_reason = state, reason
+    if state in (RunState.QUEUED, RunState.PAUSED) or state.is_over:
+        run.runner, run.lease_until = None, None
+    if state is RunState.PAUSED:
+        run.wanted = RunState.RUNNING
+    if state.is_over:
+        run.finished_at = now
+
+
+def take_steering(run_id: int, fence: int) -> list[Steering]:
+    """Kernels by people that no earlier call returned, in order."""
+    with held(run_id, fence) as run:
+        waiting = list(
+            Steering.objects.waiting(run.pk)
+            .filter(source__isnull=False)
+            .select_related("source", "author", "parent")
+        )
+        Steering.objects.filter(pk__in=[steering.pk for steering in waiting]).update(
+            taken_at=timezone.now()
+        )
+    return waiting

@@ -1,0 +1,92 @@
+"""What the tests need of the outside: a database of their own, and a word on what they run against."""
+
+import importlib
+import os
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_VAR = Path(tempfile.gettempdir()) / f"foundry-tests-{os.getuid()}"
+_SESSION = os.environ.setdefault("FOUNDRY_TEST_SESSION", uuid.uuid4().hex[:10])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "rerun: also run against PostgreSQL and Redis where they answer"
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    if config.pluginmanager.get_plugin("django") is None:
+        return []
+    database = (os.environ.get("DATABASE_URL") or "SQLite").split(":")[0]
+    layer = "Redis pubsub" if os.environ.get("REDIS_URL") else "TailLayer"
+    return [f"kernel foundry: database {database}, channel layer {layer}"]
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """A file or database that no other test session on this machine uses, visible to other processes."""
+    from django.conf import settings
+
+    database: dict[str, Any] = settings.DATABASES["default"]
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    name = f"foundry_test_{_SESSION}_{worker}"
+    if database["ENGINE"].endswith("sqlite3"):
+        _VAR.mkdir(parents=True, exist_ok=True)
+        name = str(_VAR / f"{name}.sqlite3")
+    from django.db import connections
+
+    database.setdefault("TEST", {})["NAME"] = name
+    connections["default"].settings_dict["TEST"]["NAME"] = name
+
+
+# People and things of the web side; rows are made on demand only.
+
+
+@pytest.fixture
+def owner(db: None) -> Any:
+    return _samples().user("olga", "submitter")
+
+
+@pytest.fixture
+def other(db: None) -> Any:
+    return _samples().user("otto", "submitter")
+
+
+@pytest.fixture
+def viewer(db: None) -> Any:
+    return _samples().user("vera", "viewer")
+
+
+@pytest.fixture
+def expert(db: None) -> Any:
+    return _samples().user("emil", "expert")
+
+
+@pytest.fixture
+def operator(db: None) -> Any:
+    return _samples().user("oda", "operator")
+
+
+@pytest.fixture
+def task(owner: Any) -> Any:
+    return _samples().task(owner)
+
+
+@pytest.fixture
+def run(task: Any, owner: Any) -> Any:
+    return _samples().run(task, owner)
+
+
+@pytest.fixture
+def runner(db: None) -> Any:
+    return _samples().runner()
+
+
+def _samples() -> Any:
+    """Imported late: tests without Django load this file too."""
+    return importlib.import_module("tests.web.samples")
