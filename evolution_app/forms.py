@@ -1,0 +1,247 @@
+"""Forms of the pages: what people type, checked field by field; the services check again what matters."""
+
+from typing import Any
+
+from django import forms
+from django.core.files.uploadedfile import UploadedFile
+
+from evolution_app.models import Task
+from evolution_app.models.base import choices_of
+from evolution_app.views.reading import model_profiles
+from gpu_runner.core.contract import check_candidate, check_contract
+from gpu_runner.core.entries import EntryContent, EntryKind, When
+from gpu_runner.core.source import MAX_BYTES, Problem
+from gpu_runner.core.targets import TARGETS
+from gpu_runner.core.task import Budget
+from gpu_runner.core.verdicts import Precision, Track
+
+DEVICES = [
+    ("auto", "auto: a GPU if the runner has one"),
+    ("cpu", "cpu: interpreter, modelled speed"),
+    ("cuda", "cuda: measured on the runner's GPU"),
+]
+VISIBILITY_NOTES = [
+    (Task.Visibility.PRIVATE, "private: you, and people you name"),
+    (Task.Visibility.SHARED, "shared with experts"),
+    (Task.Visibility.PUBLIC, "public: everybody with an account"),
+]
+
+
+class Styled(forms.Form):
+    """Bootstrap's classes on every widget, and errors tied to their field for screen readers."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, field in self.fields.items():
+            look = "form-select" if isinstance(field.widget, forms.Select) else "form-control"
+            field.widget.attrs.setdefault("class", look)
+            if self.is_bound and name in self.errors:
+                field.widget.attrs["aria-invalid"] = "true"
+
+
+def _text_of(upload: UploadedFile) -> str:
+    if (upload.size or 0) > MAX_BYTES:
+        size = -(-(upload.size or 0) // 1024)
+        raise forms.ValidationError(
+            f"{upload.name} is {size} KiB; at most {MAX_BYTES // 1024} KiB are taken."
+        )
+    try:
+        return upload.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise forms.ValidationError(
+            f"{upload.name} is not UTF-8 text; save it as UTF-8 and try again."
+        ) from error
+
+
+def _as_error(problems: list[Problem]) -> forms.ValidationError:
+    return forms.ValidationError(
+        [
+            f"Line {problem.line}: {problem.message}." if problem.line else f"{problem.message}."
+            for problem in problems
+        ]
+    )
+
+
+def _code_field(label: str, **attrs: str) -> forms.CharField:
+    widget = forms.Textarea(
+        attrs={
+            "class": "code form-control",
+            "spellcheck": "false",
+            "autocapitalize": "off",
+            "rows": 24,
+            **attrs,
+        }
+    )
+    return forms.CharField(label=label, required=False, strip=False, widget=widget)
+
+
+class SubmitForm(Styled):
+    """A new task and its first run."""
+
+    source = _code_field("Source of the task")
+    upload = forms.FileField(label="or a .py file", required=False)
+    name = forms.CharField(
+        max_length=120, help_text="how you will find it again", label="Name of the task"
+    )
+    baseline_source = _code_field("Your own kernel")
+    baseline_upload = forms.FileField(label="or its .py file", required=False)
+    track = forms.ChoiceField(choices=choices_of(Track), initial=Track.OWN_KERNELS.value)
+    precision = forms.ChoiceField(choices=choices_of(Precision), initial=Precision.REFERENCE.value)
+    target = forms.ChoiceField(
+        choices=[(target.name, target.title) for target in TARGETS.values()],
+        initial="h200",
+        help_text="the GPU that modelled speed is for",
+    )
+    device = forms.ChoiceField(choices=DEVICES, initial="auto")
+    islands = forms.IntegerField(min_value=1, max_value=16, initial=3)
+    evaluations = forms.IntegerField(
+        min_value=1, max_value=100_000, initial=24, required=False, label="Evaluations, at most"
+    )
+    minutes = forms.FloatField(
+        min_value=0.1, max_value=10_000, required=False, label="Minutes, at most"
+    )
+    model = forms.ChoiceField(required=False, label="Model")
+    visibility = forms.ChoiceField(choices=VISIBILITY_NOTES, initial=Task.Visibility.PRIVATE)
+    seed = forms.IntegerField(
+        min_value=0, max_value=2**31, required=False, help_text="empty: drawn, and recorded"
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        profiles = [(name, name) for name in model_profiles()]
+        model = self.fields["model"]
+        assert isinstance(model, forms.ChoiceField)
+        model.choices = [("", "none"), *profiles]
+        if not profiles:
+            model.help_text = "no profile is configured; runs evolve without one"
+        self.fields["baseline_source"].widget.attrs["rows"] = 8
+        self.fields["upload"].widget.attrs["accept"] = ".py,text/x-python"
+        self.fields["baseline_upload"].widget.attrs["accept"] = ".py,text/x-python"
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or {}
+        self._take_upload(data, "upload", "source")
+        self._take_upload(data, "baseline_upload", "baseline_source")
+        if "source" in data and (problems := check_contract(data["source"])):
+            self.add_error("source", _as_error(problems))
+        baseline = data.get("baseline_source")
+        if baseline and baseline.strip() and (problem := check_candidate(baseline)):
+            self.add_error("baseline_source", _as_error([problem]))
+        if not data.get("evaluations") and not data.get("minutes"):
+            if "evaluations" not in self.errors and "minutes" not in self.errors:
+                self.add_error("evaluations", "Limit the evaluations, the minutes, or both.")
+        return data
+
+    def _take_upload(self, data: dict[str, Any], upload: str, source: str) -> None:
+        file = data.get(upload)
+        if file is None:
+            return
+        try:
+            data[source] = _text_of(file)
+        except forms.ValidationError as error:
+            self.add_error(upload, error)
+            data.pop(source, None)
+
+    def budget(self) -> Budget:
+        minutes = self.cleaned_data.get("minutes")
+        return Budget(
+            evaluations=self.cleaned_data.get("evaluations"),
+            wall_s=minutes * 60 if minutes else None,
+        )
+
+
+class SteerForm(Styled):
+    """A hint, or a kernel, for a run in progress."""
+
+    hint = forms.CharField(
+        required=False, max_length=2000, widget=forms.Textarea(attrs={"rows": 2})
+    )
+    source = _code_field("Kernel (a ModelNew)")
+    island = forms.IntegerField(min_value=0, max_value=15, initial=0)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["source"].widget.attrs["rows"] = 6
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+class EntryForm(Styled):
+    """What an entry says. Lists are typed with commas between their items."""
+
+    kind = forms.ChoiceField(choices=choices_of(EntryKind))
+    title = forms.CharField(max_length=200)
+    action = forms.CharField(
+        max_length=4000, widget=forms.Textarea(attrs={"rows": 4}), label="What to do"
+    )
+    operators = forms.CharField(required=False, help_text="softmax, mm; empty: any")
+    bottlenecks = forms.CharField(required=False, help_text="memory, compute, launches, latency")
+    dtypes = forms.CharField(required=False, help_text="float32, bfloat16")
+    shapes = forms.CharField(required=False, max_length=300, help_text="rows above 4,096")
+    hardware = forms.CharField(required=False, help_text="h200, sm_90")
+    triton_versions = forms.CharField(required=False, max_length=60, help_text=">=3.4")
+    preconditions = forms.CharField(
+        required=False, max_length=2000, widget=forms.Textarea(attrs={"rows": 2})
+    )
+    if_violated = forms.CharField(
+        required=False,
+        max_length=2000,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        label="What goes wrong if they do not hold",
+    )
+    before = _code_field("Code before")
+    after = _code_field("Code after")
+    note = forms.CharField(required=False, max_length=500, label="Why you change it")
+    version = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("before", "after"):
+            self.fields[name].widget.attrs["rows"] = 10
+
+    @classmethod
+    def initial_of(cls, content: EntryContent) -> dict[str, Any]:
+        """What the form shows for an entry as it is."""
+        when = content.when
+        lists = ("operators", "bottlenecks", "dtypes", "hardware")
+        return {
+            **content.model_dump(
+                include={"kind", "title", "action", "preconditions", "if_violated", "before", "after"}
+            ),
+            **{name: ", ".join(getattr(when, name)) for name in lists},
+            "shapes": when.shapes,
+            "triton_versions": when.triton_versions,
+        }
+
+    def content(self, base: EntryContent | None = None) -> EntryContent:
+        """The content as typed; effects, provenance and tracks, which nobody types, come from `base`."""
+        data = self.cleaned_data
+        when = When(
+            operators=_words(data["operators"]),
+            bottlenecks=_words(data["bottlenecks"]),
+            dtypes=_words(data["dtypes"]),
+            shapes=data["shapes"],
+            hardware=_words(data["hardware"]),
+            triton_versions=data["triton_versions"],
+            tracks=base.when.tracks if base else (),
+        )
+        typed = {
+            "kind": EntryKind(data["kind"]),
+            "when": when,
+            **{
+                name: data[name]
+                for name in ("title", "action", "preconditions", "if_violated", "before", "after")
+            },
+        }
+        kept = {"effects": base.effects, "provenance": base.provenance} if base else {}
+        return EntryContent(**typed, **kept)
+
+
+class SignInForm(Styled):
+    token = forms.CharField(
+        max_length=200,
+        label="Sign-in token",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
