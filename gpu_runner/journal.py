@@ -160,7 +160,7 @@ class Journal:
         for number, line in enumerate(lines, start=1):
             record = _parsed(line)
             if record is None:
-                if number < len(lines):
+                if number < len(lines) or not _is_torn(line):
                     raise JournalError(f"line {number} of {self._path} is damaged; use a new --out")
                 break
             try:
@@ -291,6 +291,12 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) and "record" in record else None
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether a line without an end may be the beginning of one of ours."""
+    start = b'{"record": "'
+    return line.startswith(start) or start.startswith(line)
 
 
 def _finite(value: Any) -> Any:

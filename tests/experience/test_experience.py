@@ -1,0 +1,147 @@
+"""Retrieval by conditions and words; a step that paid becomes a draft."""
+
+import math
+from typing import Any
+
+import pytest
+
+from gpu_runner.core.entries import Entry, EntryContent, EntryKind, EntryState, When
+from gpu_runner.core.findings import Finding, Severity, Source
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.core.task_report import TaskReport, TensorSpec
+from gpu_runner.core.verdicts import Fidelity, Stage, Track
+from gpu_runner.experience import Query, demonstrations, distil, query_for, retrieve
+from tests.evolution.making import candidate, evaluation, source
+
+SPEC = TensorSpec(shape=(8, 16), dtype="float32")
+REPORT = TaskReport(
+    inputs=(SPEC, None),
+    outputs=(SPEC,),
+    probe=None,
+    graph={
+        "nodes": [
+            {"name": "x", "kind": "input", "op": ""},
+            {"name": "y", "kind": "call", "op": "aten.softmax.int"},
+            {"name": "z", "kind": "call", "op": "aten.mul.Tensor"},
+        ]
+    },
+)
+TASK = TaskSpec(name="row softmax", source="class Model: ...")
+QUERY = Query(operators=("softmax",), dtypes=("float32",), target="h200", words="softmax rows")
+
+
+def entry(name: str, title: str, state: EntryState = EntryState.APPROVED, **more: Any) -> Entry:
+    when = When(**{k: v for k, v in more.items() if k in When.model_fields})
+    content = {k: v for k, v in more.items() if k in EntryContent.model_fields}
+    fields = {"kind": EntryKind.TECHNIQUE, "action": "do it"} | content
+    return Entry(id=name, state=state, content=EntryContent(title=title, when=when, **fields))
+
+
+def ids(entries: list[Entry], query: Query = QUERY, count: int = 4) -> list[str]:
+    return [hit.entry.id for hit in retrieve(entries, query, count)]
+
+
+def test_the_entry_that_shares_more_words_comes_first() -> None:
+    entries = [
+        entry("a", "softmax of long rows in one pass", operators=("softmax",)),
+        entry("b", "rows of a matrix"),
+        entry("c", "tiles of a convolution"),
+    ]
+    hits = retrieve(entries, QUERY)
+    assert [(hit.entry.id, hit.rank) for hit in hits] == [("a", 1), ("b", 2)]
+    assert hits[0].score > hits[1].score > 0
+    assert ids(entries, count=1) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "applies"),
+    [
+        ({}, True),
+        ({"operators": ("mm", "softmax")}, True),
+        ({"operators": ("mm",)}, False),
+        ({"dtypes": ("bfloat16",)}, False),
+        ({"hardware": ("h200",)}, True),
+        ({"hardware": ("sm_90",)}, True),
+        ({"hardware": ("a100",)}, False),
+        ({"tracks": (Track.LIBRARY_ALLOWED,)}, False),
+        ({"state": EntryState.VERIFIED}, False),
+        ({"state": EntryState.RETIRED}, False),
+    ],
+)
+def test_conditions_exclude_what_does_not_apply(condition: dict, applies: bool) -> None:
+    assert bool(ids([entry("a", "softmax", **condition)])) is applies
+
+
+def test_an_empty_library_and_an_empty_query_find_nothing() -> None:
+    assert ids([]) == []
+    assert ids([entry("a", "softmax")], Query()) == []
+
+
+def test_equal_scores_are_ordered_by_id() -> None:
+    assert ids([entry("b", "softmax"), entry("a", "softmax")]) == ["a", "b"]
+
+
+def test_a_query_asks_for_operators_dtypes_and_what_is_wrong() -> None:
+    lead = Finding(
+        stage=Stage.PROFILE,
+        kind="memory_bound",
+        severity=Severity.HINT,
+        source=Source.INTERPRETER,
+        title="reads its input three times",
+    )
+    query = query_for(TASK, REPORT, [candidate(1, evaluation=evaluation(1.0, findings=(lead,)))])
+    assert query.operators == ("softmax", "mul")
+    assert query.dtypes == ("float32",)
+    assert query.bottlenecks == ("memory_bound",)
+    assert "reads its input three times" in query.words
+
+
+def test_demonstrations_are_whole_kernels_for_the_same_operators() -> None:
+    whole = {"kind": EntryKind.DEMONSTRATION, "after": source(3)}
+    entries = [
+        entry("a", "softmax", operators=("softmax",), **whole),
+        entry("b", "softmax", **whole),
+        entry("c", "softmax", operators=("softmax",), kind=EntryKind.DEMONSTRATION, after="x"),
+    ]
+    assert [found.id for found in demonstrations(entries, QUERY)] == ["a"]
+
+
+def test_a_step_that_paid_becomes_a_draft() -> None:
+    parent = candidate(1, 1.0)
+    child = candidate(2, 1.5, parents=(1,), move="one pass", origin="rewrite:online")
+    draft = distil(parent, child, TASK, REPORT)
+    assert draft is not None
+    assert (draft.title, draft.kind) == ("one pass", EntryKind.TECHNIQUE)
+    assert (draft.before, draft.after) == (parent.source, child.source)
+    assert draft.when.operators == ("softmax", "mul")
+    assert draft.when.hardware == ("h200",)
+    (effect,) = draft.effects
+    assert (effect.fidelity, effect.ratio, effect.low) == (Fidelity.MODELLED, 1.5, None)
+    assert (draft.provenance.candidate_id, draft.provenance.task_key) == (2, TASK.key)
+
+
+@pytest.mark.parametrize(
+    ("parent", "child"),
+    [
+        (candidate(1, 1.0), candidate(2, 1.05)),
+        (candidate(1), candidate(2, 5.0)),
+        (candidate(1, 1.0), candidate(2)),
+        (candidate(1, 1.0), candidate(2, 2.0, interval=(1.9, 2.1))),
+        (candidate(1, 1.0, interval=(0.8, 1.2)), candidate(2, 1.3, interval=(1.2, 1.4))),
+    ],
+)
+def test_no_draft_without_a_sure_gain(parent, child) -> None:
+    assert distil(parent, child, TASK, REPORT) is None
+
+
+def test_a_measured_effect_carries_the_interval_of_the_ratio() -> None:
+    parent = candidate(1, 1.0, interval=(0.9, 1.1))
+    child = candidate(2, 2.0, interval=(1.8, 2.2))
+    draft = distil(parent, child, TASK, REPORT)
+    assert draft is not None
+    (effect,) = draft.effects
+    assert effect.low is not None
+    assert effect.high is not None
+    assert math.isclose(effect.low, 1.8 / 1.1)
+    assert math.isclose(effect.high, 2.2 / 0.9)
+    assert draft.when.hardware == ("cpu",)

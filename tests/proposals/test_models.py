@@ -1,0 +1,332 @@
+"""Models as generators: against a real server that answers well, badly, late, cut off, or not at all."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_runner.core.entries import Entry, EntryContent, EntryKind
+from gpu_runner.core.findings import Finding, Location, Severity, Source
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.core.task_report import TaskReport, TensorSpec
+from gpu_runner.core.verdicts import Precision, Stage, Track, Verdict
+from gpu_runner.proposals.models import Models, Order, ProfileError, Writer, load
+from gpu_runner.proposals.models.parsing import Unusable, parse_answer
+from gpu_runner.proposals.models.profiles import Profile, load_profiles
+from gpu_runner.proposals.models.prompts import messages_for
+from tests.evolution.making import candidate, evaluation, source
+from tests.proposals.endpoint import cuts_off, drips, says, sends, serve
+
+KEY = "secret-key-that-nobody-may-see"
+TASK = TaskSpec(name="softmax", source="REFERENCE = 'the reference with $dollars'")
+SPEC = TensorSpec(shape=(8, 16), dtype="float32")
+REPORT = TaskReport(inputs=(SPEC,), outputs=(SPEC,), probe=None)
+
+WHOLE = f"MOVE: fuse all of it\n```python\n{source(5)}```\n"
+EDIT = """MOVE: other mark
+<<<<<<< SEARCH
+MARK = 1
+=======
+MARK = 6
+>>>>>>> REPLACE
+"""
+
+
+def order(role: str = "improve", **more: Any) -> Order:
+    fields: dict[str, Any] = {
+        "role": role,
+        "task": TASK,
+        "report": REPORT,
+        "device": "cpu (cpu)",
+        "lens": "fuse",
+        "island": 2,
+        "temperature": 0.5,
+        "parents": (candidate(1, 1.5),),
+    }
+    return Order(**(fields | more))
+
+
+def writer(url: str, **more: Any) -> Writer:
+    fields: dict[str, Any] = {
+        "base_url": url,
+        "model": "m",
+        "key": "FOUNDRY_MODEL_KEY_TEST",
+        "timeout_s": 5,
+        "retries": 0,
+    }
+    return Writer("local", Profile(**(fields | more)), KEY)
+
+
+def test_a_whole_file_becomes_a_draft() -> None:
+    with serve(says(WHOLE)) as endpoint:
+        written = writer(endpoint.url, usd_per_million_in=10, usd_per_million_out=100).write(
+            order()
+        )
+    assert written.draft is not None
+    assert written.draft.source == source(5)
+    assert (written.draft.origin, written.draft.move) == ("model:local", "fuse all of it")
+    (call,) = written.calls
+    assert (call.outcome, call.role, call.island) == ("ok", "improve", 2)
+    assert (call.tokens_in, call.tokens_out, call.money_usd) == (100, 20, 0.003)
+    assert call.reply == WHOLE
+    assert "the reference with $dollars" in call.prompt
+    (request,) = endpoint.requests
+    assert (request["path"], request["model"]) == ("/v1/chat/completions", "m")
+    assert request["temperature"] == 0.5
+
+
+def test_edits_change_the_parent() -> None:
+    with serve(says(EDIT)) as endpoint:
+        written = writer(endpoint.url).write(order())
+    assert written.draft is not None
+    assert written.draft.source == source(6)
+
+
+def test_a_malformed_answer_gets_one_chance_with_the_reason() -> None:
+    with serve(says("I would fuse it."), says(EDIT)) as endpoint:
+        written = writer(endpoint.url).write(order())
+    assert written.draft is not None
+    assert [call.outcome for call in written.calls] == ["malformed", "ok"]
+    last = endpoint.requests[1]["messages"]
+    assert last[-2] == {"role": "assistant", "content": "I would fuse it."}
+    assert "expected exactly one fenced block" in last[-1]["content"]
+
+
+def test_two_malformed_answers_are_none() -> None:
+    with serve(says("no"), says("still no")) as endpoint:
+        model = writer(endpoint.url)
+        written = model.write(order())
+    assert (written.draft, len(endpoint.requests)) == (None, 2)
+    assert written.trouble.startswith("model local, malformed: expected exactly one")
+    assert model.is_usable
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "words"),
+    [
+        (says("half of a fi", "length"), "truncated", "cut off at 16,384 tokens"),
+        (says("", "stop"), "empty", "no text"),
+        (says(None), "empty", "no text"),
+        (says(None, refusal="I cannot do that"), "refused", "I cannot do that"),
+        (says("x", "content_filter"), "refused", "filtered"),
+        (sends(b"<html>"), "malformed", "no chat completion"),
+        (sends(b'{"choices": []}'), "malformed", "no choice"),
+        (sends(b'{"choices": 7}'), "malformed", "no choice"),
+        (sends(b"[]"), "malformed", "no choice"),
+        (sends(b'{"error": "no"}', 401), "refused", "answered 401"),
+        (sends(b'{"error": "no"}', 404), "refused", "answered 404"),
+        (sends(b'{"error": "busy"}', 503), "unreachable", "answered 503"),
+        (sends(b'{"error": "busy"}', 429), "unreachable", "answered 429"),
+        (cuts_off(b'{"choices": ['), "unreachable", ""),
+        (sends(b" " * 3000), "unreachable", "larger than 2,000 bytes"),
+        (sends(b"x" * 3000, 500), "unreachable", "larger than 2,000 bytes"),
+        (sends(b"xx", Content_Encoding="gzip"), "unreachable", "compressed"),
+    ],
+)
+def test_each_way_to_fail_has_its_name(script: Any, outcome: str, words: str) -> None:
+    with serve(script) as endpoint:
+        written = writer(endpoint.url, max_reply_bytes=2000).write(order())
+    assert written.draft is None
+    assert [call.outcome for call in written.calls] == [outcome]
+    assert words in written.trouble
+
+
+def test_redirects_are_not_followed() -> None:
+    with serve(says(WHOLE)) as target, serve(sends(b"", 307, Location=target.url)) as endpoint:
+        written = writer(endpoint.url).write(order())
+    assert target.requests == []
+    assert written.calls[0].outcome == "unreachable"
+    assert "redirect" in written.trouble
+
+
+def test_a_late_reply_is_given_up_even_if_it_drips() -> None:
+    started = time.monotonic()
+    with serve(drips(0.05, 200)) as endpoint:
+        written = writer(endpoint.url, timeout_s=0.4).write(order())
+    assert time.monotonic() - started < 3
+    assert written.calls[0].outcome == "unreachable"
+
+
+def test_nobody_listening_is_unreachable_and_ends_the_models_part_after_three_tries() -> None:
+    with serve(says("x")) as endpoint:
+        url = endpoint.url
+    model = writer(url)
+    for _ in range(3):
+        assert model.is_usable
+        assert model.write(order()).calls[0].outcome == "unreachable"
+    assert not model.is_usable
+
+
+def test_the_sdk_repeats_what_failed_for_a_moment() -> None:
+    busy = sends(b"{}", 503, Retry_After="0.01")
+    with serve(busy, says(WHOLE)) as endpoint:
+        written = writer(endpoint.url, retries=1).write(order())
+    assert len(endpoint.requests) == 2
+    assert written.draft is not None
+
+
+def test_keys_are_sent_and_never_recorded() -> None:
+    echo = sends(f'{{"error": {{"message": "wrong key {KEY}"}}}}'.encode(), 401)
+    with serve(echo) as endpoint:
+        written = writer(endpoint.url).write(order())
+    assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
+    assert "wrong key [key]" in written.trouble
+    assert KEY not in written.calls[0].model_dump_json() + written.trouble
+
+
+def finding(**more: Any) -> Finding:
+    fields: dict[str, Any] = {
+        "stage": Stage.CORRECTNESS,
+        "kind": "values",
+        "severity": Severity.GATE,
+        "source": Source.JUDGE,
+        "title": "the tail tile is wrong",
+        "evidence": {"rms": 0.25},
+        "location": Location(line=12),
+        "suggestion": "mask the last tile",
+    }
+    return Finding(**(fields | more))
+
+
+def prompt(asked: Order) -> str:
+    return "\n".join(message["content"] for message in messages_for(asked))
+
+
+def test_a_prompt_tells_what_is_known() -> None:
+    failing = candidate(
+        4,
+        evaluation=evaluation(verdict=Verdict.INCORRECT, kind="values", findings=(finding(),)),
+    )
+    entry = Entry(
+        id="E7",
+        content=EntryContent(
+            kind=EntryKind.TECHNIQUE,
+            title="mask tails",
+            action="mask loads",
+            preconditions="n is ragged",
+            after="tl.load(p, mask=m)",
+        ),
+    )
+    text = prompt(
+        order(
+            "repair",
+            parents=(failing,),
+            examples=(candidate(9, 2.5),),
+            entries=(entry,),
+            failed=("bigger blocks -> correct, no faster (1.00)",),
+        )
+    )
+    for fact in (
+        "The track is own_kernels",
+        "input_precision='ieee' for matrix products",
+        "float32[8, 16]",
+        "Verdict: incorrect/values.",
+        "correctness/values (line 12): the tail tile is wrong. Suggestion: mask the last tile [rms=0.25]",
+        "[E7] mask tails: mask loads Only if: n is ragged",
+        "2.500 times as fast as eager (modelled)",
+        "- bigger blocks -> correct, no faster (1.00)",
+        "MARK = 9",
+        "Target of the speed: h200",
+    ):
+        assert fact in text
+
+
+def test_without_diagnosis_no_finding_is_shown() -> None:
+    failing = candidate(
+        4,
+        evaluation=evaluation(verdict=Verdict.INCORRECT, kind="values", findings=(finding(),)),
+    )
+    text = prompt(order("repair", parents=(failing,), show_findings=False))
+    assert "tail tile" not in text
+    assert "Verdict: incorrect/values." in text
+
+
+@pytest.mark.parametrize(
+    ("track", "precision", "words"),
+    [
+        (Track.LIBRARY_ALLOWED, Precision.TF32, ["library_allowed", "may use TF32"]),
+        (Track.OWN_KERNELS, Precision.IEEE, ["own_kernels", "IEEE float32"]),
+    ],
+)
+def test_a_prompt_states_the_rules_of_the_track(track, precision, words) -> None:
+    task = TASK.model_copy(update={"track": track, "precision": precision})
+    text = prompt(order(task=task))
+    assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize("role", ["improve", "repair", "crossover", "simplify", "seed"])
+def test_each_role_has_its_job(role: str) -> None:
+    parents = () if role == "seed" else (candidate(1, 1.5), candidate(2, 1.2))
+    assert ("The current file" in prompt(order(role, parents=parents))) == bool(parents)
+
+
+@pytest.mark.parametrize(
+    ("text", "parent", "reason"),
+    [
+        ("", source(1), "exactly one fenced block"),
+        (WHOLE + WHOLE, source(1), "found 2"),
+        ("```python\nx = 1\n```", source(1), "no class ModelNew"),
+        ("```python\ndef f(\n```", source(1), "not usable"),
+        (f"```python\n{source(1)}# same\n```", source(1), "changes nothing"),
+        (EDIT.replace("MARK = 1", "MARK = 7"), source(1), "occurs 0 times"),
+        (EDIT.replace("MARK = 1", "# twice"), source(1) + "# twice\n# twice\n", "occurs 2 times"),
+        (EDIT.replace("MARK = 1\n", "\n"), source(1), "searches for nothing"),
+        (EDIT.replace("=======", "====="), source(1), "incomplete"),
+        (EDIT, None, "no current file"),
+    ],
+)
+def test_an_answer_in_the_wrong_form_is_refused_with_the_reason(text, parent, reason) -> None:
+    with pytest.raises(Unusable, match=reason):
+        parse_answer(text, parent)
+
+
+def test_answers_with_windows_line_ends_are_read() -> None:
+    assert parse_answer(EDIT.replace("\n", "\r\n"), source(1)).source == source(6)
+
+
+def profiles_file(folder: Path, text: str) -> dict[str, str]:
+    path = folder / "models.toml"
+    path.write_text(text)
+    return {"FOUNDRY_MODELS": str(path), "FOUNDRY_MODEL_KEY_A": KEY}
+
+
+def test_profiles_come_from_the_operators_file(tmp_path: Path) -> None:
+    environment = profiles_file(
+        tmp_path,
+        '[profiles.a]\nbase_url = "http://127.0.0.1:1/v1"\nmodel = "m"\nkey = "FOUNDRY_MODEL_KEY_A"\n',
+    )
+    models = load(environment)
+    assert models.names == ("a",)
+    assert models.writer("a").name == "a"
+    with pytest.raises(ProfileError, match="unknown model 'b'; the operator's file has: a"):
+        models.writer("b")
+    without_key = {"FOUNDRY_MODELS": environment["FOUNDRY_MODELS"]}
+    with pytest.raises(ProfileError, match="FOUNDRY_MODEL_KEY_A"):
+        load(without_key).writer("a")
+
+
+def test_no_file_is_no_models() -> None:
+    assert load({}).names == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("not toml", "no TOML"),
+        ('[profiles.a]\nmodel = "m"\n', "profiles.a.base_url"),
+        ('[profiles.a]\nbase_url = "file:///etc"\nmodel = "m"\n', "base_url"),
+        ('[profiles.a]\nbase_url = "http://h/v1"\nmodel = "m"\nkey = "PATH"\n', "key"),
+        ('[profiles.a]\nbase_url = "http://h/v1"\nmodel = "m"\napi_key = "x"\n', "api_key"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(ProfileError, match=reason) as caught:
+        load_profiles(profiles_file(tmp_path, text))
+    assert KEY not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="No such file"):
+        load_profiles({"FOUNDRY_MODELS": str(tmp_path / "none.toml")})
+    assert isinstance(load({}), Models)
