@@ -66,6 +66,7 @@ class PlayerProcess:
         self.channel = channel
         self.memory = CudaMemory("cuda")
         self.flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+        self.gap = torch.empty(1, device="cuda")
 
     def serve(self) -> None:
         while True:
@@ -81,11 +82,16 @@ class PlayerProcess:
         )
         self.out = self.memory.adopt(fds[1], nbytes, writable=True).tensor(matrix(message["rows"]))
         self.gate = Gate(self.memory.adopt(fds[2], 4, writable=False))
-        self.call = (lambda x: x) if message["noop"] else softmax
+        self.call = self.tick if message["noop"] else softmax
         self.place({"seed": 0}, [])
         self.call(self.x)
         torch.cuda.synchronize()
         return {}
+
+    def tick(self, x: torch.Tensor) -> torch.Tensor:
+        """One launch that does nothing: what surrounds a launch is overhead, too."""
+        self.gap.zero_()
+        return x
 
     def place(self, message: dict, fds: list[int]) -> dict:
         rng = random.Random(message["seed"])

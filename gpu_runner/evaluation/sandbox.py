@@ -27,6 +27,7 @@ CODE: Final = "/foundry"
 
 _SYSTEM: Final = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
 _SYSTEM_FILES: Final = ("/etc/ld.so.cache", "/etc/alternatives")
+_LAUNCHER_VARIABLES: Final = ("PATH", "LD_LIBRARY_PATH")
 _CPU_TOPOLOGY: Final = ("/sys/devices/system/cpu", "/sys/devices/system/node")
 
 
@@ -85,6 +86,15 @@ class Sandbox:
             *python,
         ]
 
+    def launcher_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """What `command` itself is started with: where bubblewrap and its libraries lie, no more.
+
+        bubblewrap clears it for what runs inside.
+        """
+        if self.mode == "none":
+            return dict(environment)
+        return {name: os.environ[name] for name in _LAUNCHER_VARIABLES if name in os.environ}
+
     def visible(self) -> list[str]:
         """Everything of the host that children can read, by the names it has inside."""
         code = [f"{CODE}/{path.name}" for path in self._code()]
@@ -129,7 +139,7 @@ def _extra_site_folders() -> list[str]:
     """Folders of installed packages outside the prefixes, such as a user's own site-packages."""
     folders = {
         str(Path(s.origin).parents[1])
-        for s in map(find_spec, ("torch", "triton"))
+        for s in map(find_spec, ("torch", "triton", "pydantic", "libcst"))
         if s and s.origin
     }
     outside = [site.getusersitepackages(), *sorted(folders)]
