@@ -11,7 +11,7 @@ urlpatterns = [
     # Accounts
     path("login", accounts.SignIn.as_view(), name="login"),
     path("logout", accounts.SignOut.as_view(), name="logout"),
-    path("sign-in", accounts.sign_in_by_link, name="sign-in"),
+    path("welcome", accounts.sign_in_by_link, name="sign-in"),
     path("theme", accounts.set_theme, name="theme"),
     path("account", accounts.account, name="account"),
     path("account/tokens", accounts.make_api_token, name="token-new"),

@@ -113,8 +113,8 @@ def visibility_chip(visibility: str, label: str = "") -> SafeString:
 
 @register.filter
 def ratio(value: float | None) -> str:
-    """1.83x; an absent number is a dash, never 0."""
-    return "–" if value is None else f"{value:.2f}x"
+    """1.83x; an absent number, or one of an absent object, is a dash and never 0."""
+    return f"{value:.2f}x" if isinstance(value, int | float) else "–"
 
 
 @register.filter
@@ -129,7 +129,7 @@ def interval(low: float | None, high: float | None) -> str:
 
 @register.filter
 def microseconds(value: float | None) -> str:
-    if value is None:
+    if not isinstance(value, int | float):
         return "–"
     if value >= 10_000:
         return f"{value / 1000:.1f} ms"
@@ -140,7 +140,7 @@ def microseconds(value: float | None) -> str:
 @register.filter
 def seconds(value: float | None) -> str:
     """A span of time: 0.42 s, 12 s, 3 min 5 s, 2 h 10 min."""
-    if value is None:
+    if not isinstance(value, int | float):
         return "–"
     if value < 10:
         return f"{value:.2f} s"
@@ -166,7 +166,7 @@ def bytes_size(value: float | None) -> str:
 @register.filter
 def count(value: float | None) -> str:
     """A quantity with thousands separated; fractions only where they say something."""
-    if value is None:
+    if not isinstance(value, int | float):
         return "–"
     if isinstance(value, float) and not value.is_integer():
         return f"{value:,.4g}"

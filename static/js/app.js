@@ -87,6 +87,21 @@
   const refreshTimes = (root = document) => root.querySelectorAll("time[data-ago]").forEach(ago);
   setInterval(refreshTimes, 15000);
 
+  // Banners about the service: asked for every ten seconds; when nobody answers, the page says that itself.
+  async function refreshBanners() {
+    const place = document.getElementById("banners");
+    if (!place || document.hidden) return;
+    const lost = document.getElementById("server-lost");
+    try {
+      const answer = await fetch(place.dataset.banners, { redirect: "manual" });
+      if (answer.ok) place.innerHTML = await answer.text();
+      lost.hidden = answer.status < 500;
+    } catch {
+      lost.hidden = false;
+    }
+  }
+  setInterval(refreshBanners, 10000);
+
   document.addEventListener("submit", (event) => {
     const question = event.submitter?.dataset.confirm || event.target.dataset.confirm;
     if (question && !confirm(question)) event.preventDefault();
