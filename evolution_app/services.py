@@ -386,6 +386,7 @@ def inject(
     """Hand the run a kernel to evaluate, or a hint for its next proposals."""
     if not permissions.may_steer(by, run):
         raise NotAllowed("only its owner, or an expert it is shared with, steers a run")
+    run = Run.objects.select_for_update().get(pk=run.pk)
     if run.is_over:
         raise Refused(f"the run is already {run.state}; start another one with this kernel")
     if source and (problem := check_candidate(source)):
