@@ -9,26 +9,26 @@ import dataclasses
 import queue
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from gpu_runner import diagnosis, experience
 from gpu_runner.core.candidate import Candidate, Proposal
 from gpu_runner.core.entries import Entry
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.ledger import Ledger, ModelCall
-from gpu_runner.core.source import fingerprint
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Fidelity, RunState, Stage
 from gpu_runner.core.verdicts import State as Life
-from gpu_runner.evaluation.errors import ChildFailed, InvalidTask, RunnerError
-from gpu_runner.evolution import engine, migration, results, seeding, stopping
+from gpu_runner.drafting import Drafted, Drafter, preferred, unique_drafts
+from gpu_runner.evaluation.errors import InvalidTask, RunnerError
+from gpu_runner.evolution import engine, migration, replay, results, seeding, stopping
 from gpu_runner.evolution.fitness import rank_key
 from gpu_runner.evolution.results import RunResult
 from gpu_runner.evolution.types import Operator, Request, State
-from gpu_runner.proposals.models import Models, Order, ProfileError, Profiles, Writer
+from gpu_runner.proposals.models import Models, ProfileError, Profiles
 from gpu_runner.proposals.types import Draft
 from gpu_runner.sources import Pool, Sources, standard_sources
 
@@ -40,11 +40,9 @@ MAX_PUBLISHED: Final = 3
 """How many of the best are timed once more until one holds."""
 TICK_S: Final = 0.5
 
-MODEL_OPERATORS: Final = frozenset(
-    {Operator.IMPROVE, Operator.REPAIR, Operator.CROSSOVER, Operator.SIMPLIFY, Operator.SEED}
-)
 NOTHING_LEFT: Final = "nothing left to try: no source has a new proposal for any kept candidate"
 BY_PERSON: Final = "stopped by a person"
+NO_FIRST: Final = "no source has a first candidate for this task; configure a model, or give your own kernel as a baseline"
 
 
 @dataclass(frozen=True)
@@ -54,23 +52,15 @@ class Staged:
 
 
 @dataclass(frozen=True)
-class Drafted:
-    request: Request
-    drafts: tuple[Draft, ...]
-    calls: tuple[ModelCall, ...] = ()
-    trouble: str = ""
-    arm: str = ""
-    entries: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Evaluated:
+    """`evaluation` is None where we failed; `trouble` says how."""
+
     candidate: Candidate
     evaluation: Evaluation | None
     trouble: str = ""
 
 
-Message = Staged | Drafted | Evaluated
+Message = Drafted | Evaluated
 
 
 def run(
@@ -101,45 +91,42 @@ def run(
     try:
         writer = (models or Models(Profiles())).writer(spec.model) if spec.model else None
         report = pool.inspect(spec.task)
+        entries = (library or ()) if spec.use_library else ()
+        drafter = Drafter(pool, spec, report, sources or standard_sources(), writer, entries)
+        return _Run(ledger, pool, report, drafter, clock).work()
     except (InvalidTask, ProfileError) as error:
         ledger.set_state(RunState.FAILED, str(error))
         raise
-    entries = tuple(library or ()) if spec.use_library else ()
-    return _Run(ledger, pool, report, sources or standard_sources(), writer, entries, clock).work()
 
 
 class _Run:
-    """The shell around the search's state. Only the caller's thread touches anything of it but `_inbox`."""
+    """The shell around the search's state; worker threads touch nothing of it but `_inbox`."""
 
     def __init__(
         self,
         ledger: Ledger,
         pool: Pool,
         report: TaskReport,
-        sources: Sources,
-        writer: Writer | None,
-        entries: tuple[Entry, ...],
+        drafter: Drafter,
         clock: Callable[[], float],
     ) -> None:
         self._ledger = ledger
         self._pool = pool
         self._spec = ledger.spec
         self._report = report
-        self._sources = sources
-        self._writer = writer
-        self._entries = entries
+        self._drafter = drafter
         self._clock = clock
         self._clocked = clock()
         self._state = engine.begin(self._spec.islands)
         self._candidates: dict[int, Candidate] = {}
         self._waiting: deque[Candidate] = deque()
-        self._offers: dict[tuple[Operator, tuple[int, ...]], deque[Draft]] = {}
+        self._offers: dict[tuple[Operator, tuple[int, ...]], list[Draft]] = {}
         self._drafting = 0
         self._evaluating: set[int] = set()
         self._inbox: queue.SimpleQueue[Staged | Future[Message]] = queue.SimpleQueue()
         self._failures: Counter[int] = Counter()
         # One draft ahead of the slots where a model may take a minute; without, an answer decides the next question.
-        self._capacity = pool.slots + (1 if writer else 0)
+        self._capacity = pool.slots + (1 if drafter.has_model else 0)
         self._threads = ThreadPoolExecutor(self._capacity, thread_name_prefix="run")
 
     def work(self) -> RunResult:
@@ -150,9 +137,9 @@ class _Run:
             if self._ledger.wanted() is RunState.RUNNING:
                 self._seed()
             state, reason = self._loop()
+            return self._finish(state, reason)
         finally:
             self._threads.shutdown(wait=False, cancel_futures=True)
-        return self._finish(state, reason)
 
     # The loop.
 
@@ -188,7 +175,8 @@ class _Run:
                     return
                 self._start_evaluation(self._waiting.popleft())
             elif self._stop_reason() is None:
-                request = engine.ask(self._state, self._rng(), self._available())
+                rng = engine.generator(self._spec.seed, self._state.asked)
+                request = engine.ask(self._state, rng, self._drafter.operators)
                 if request is None:
                     return
                 self._draft(request)
@@ -200,10 +188,11 @@ class _Run:
             arrived = self._inbox.get(timeout=TICK_S)
         except queue.Empty:
             return
-        message = arrived if isinstance(arrived, Staged) else arrived.result()
-        if isinstance(message, Staged):
-            self._ledger.stage(message.candidate_id, message.stage)
-        elif isinstance(message, Drafted):
+        if isinstance(arrived, Staged):
+            self._ledger.stage(arrived.candidate_id, arrived.stage)
+            return
+        message = arrived.result()
+        if isinstance(message, Drafted):
             self._drafting -= 1
             self._take_drafts(message)
         else:
@@ -215,102 +204,31 @@ class _Run:
 
     # Drafting.
 
-    def _available(self) -> frozenset[Operator]:
-        """Operators with a source; `repair` by tuning alone is offered too, it ends on the first try elsewhere."""
-        steps = frozenset(self._sources.steps)
-        return steps | (MODEL_OPERATORS if self._writer and self._writer.is_usable else frozenset())
-
     def _draft(self, request: Request) -> None:
         offered = self._offers.get(request.key)
         if offered:
             self._take_drafts(Drafted(request, tuple(offered)))
             return
         self._drafting += 1
-        self._submit(lambda: self._make_drafts(request))
-
-    def _make_drafts(self, request: Request) -> Drafted:
-        """In a worker thread: ask the operator's source, and the model where the operator has no other."""
-        rng = engine.generator(self._spec.seed, request.number)
-        step = self._sources.steps.get(request.operator)
-        trouble = ""
-        if step is not None:
-            try:
-                drafts = step(self._pool, self._spec.task, request, rng)
-            except (ChildFailed, RunnerError) as error:
-                drafts, trouble = [], f"{request.operator} failed: {error}"
-            if drafts or not self._may_write(request):
-                return Drafted(request, tuple(drafts), trouble=trouble)
-        if not self._may_write(request):
-            return Drafted(request, (), trouble=trouble)
-        return self._write(request)
-
-    def _may_write(self, request: Request) -> bool:
-        usable = self._writer is not None and self._writer.is_usable
-        return usable and request.operator in MODEL_OPERATORS
-
-    def _write(self, request: Request) -> Drafted:
-        assert self._writer is not None
-        rng = engine.generator(self._spec.seed, request.number)
-        arm = "with" if self._entries and rng.random() >= experience.SHARE_WITHOUT else "without"
-        retrieved = self._retrieve(request) if arm == "with" else ()
-        order = Order(
-            role=request.operator.value,
-            task=self._spec.task,
-            report=self._report,
-            device=f"{self._pool.device.name} ({self._pool.device.kind})",
-            island=request.island,
-            lens=self._state.islands[request.island].strategy.lens,
-            temperature=self._state.islands[request.island].strategy.temperature,
-            parents=request.parents,
-            examples=request.examples,
-            entries=tuple(hit.entry for hit in retrieved),
-            failed=self._failed_moves(request),
-            show_findings=self._spec.use_diagnosis,
-        )
-        written = self._writer.write(order)
-        return Drafted(
-            request,
-            (written.draft,) if written.draft else (),
-            calls=written.calls,
-            trouble=written.trouble,
-            arm=arm if self._entries else "",
-            entries=tuple(hit.entry.id for hit in retrieved),
-        )
-
-    def _retrieve(self, request: Request) -> tuple[experience.Retrieved, ...]:
-        return experience.retrieve(
-            self._entries, experience.query_for(self._spec.task, self._report, request.parents)
-        )
-
-    def _failed_moves(self, request: Request) -> tuple[str, ...]:
-        """What was tried on these parents and gained nothing; ids ascending, at most the last six."""
-        wanted = {parent.id for parent in request.parents}
-        fitness = max((parent.fitness for parent in request.parents), default=0.0)
-        failed = [
-            f"{child.move} -> {_outcome(child)}"
-            for child in list(self._candidates.values())
-            if wanted & set(child.parents)
-            and child.state is Life.FINISHED
-            and child.fitness <= fitness
-        ]
-        return tuple(failed[-6:])
+        # A request that is being drafted keeps its number: the next one is another.
+        self._state = dataclasses.replace(self._state, asked=request.number + 1)
+        known = tuple(self._candidates.values())
+        self._submit(lambda: self._drafter.make(request, known))
 
     def _take_drafts(self, drafted: Drafted) -> None:
         request = drafted.request
-        fresh = _new_drafts(drafted.drafts, self._state)
-        chosen = _preferred(fresh, self._state.islands[request.island].strategy.words)
-        left = deque(draft for draft in fresh if draft is not chosen)
+        fresh = unique_drafts({"": drafted.drafts}, self._state.seen)[""]
+        chosen = preferred(fresh, self._state.islands[request.island].strategy.words)
+        left = [draft for draft in fresh if draft is not chosen]
         self._offers[request.key] = left
-        candidate = self._add(chosen, drafted) if chosen else None
-        self._record_calls(drafted.calls, candidate)
+        added = [self._add(chosen, drafted)] if chosen else []
+        self._record_calls(drafted.calls, added[0] if added else None)
         if drafted.trouble:
             self._log(drafted.trouble)
         # A model or a tuner may have something else next time; a rewrite has what it has.
-        is_dry = chosen is None or (
-            not left and request.operator in (Operator.REWRITE, Operator.CROSSOVER)
-        )
-        added = [candidate] if candidate else []
-        self._note_asked(request, added, is_dry=is_dry)
+        has_ended = not left and request.operator is Operator.REWRITE
+        is_dry = chosen is None or has_ended
+        self._ledger.note("answer", replay.asked_answer(request, added, is_dry=is_dry))
         self._state = engine.drafted(self._state, request, added, is_dry=is_dry)
         self._waiting.extend(added)
 
@@ -339,10 +257,7 @@ class _Run:
         for call in calls:
             about = {"candidate_id": candidate.id} if candidate else {}
             self._ledger.model_call(call.model_copy(update=about))
-            self._ledger.spend(
-                tokens=(call.tokens_in or 0) + (call.tokens_out or 0),
-                money_usd=call.money_usd or 0.0,
-            )
+            self._ledger.spend(tokens=_tokens(call), money_usd=call.money_usd or 0.0)
 
     # Evaluating.
 
@@ -372,14 +287,14 @@ class _Run:
         update = {"state": answer.evaluation.state, "evaluation": answer.evaluation}
         candidate = answer.candidate.model_copy(update=update)
         self._ledger.finish(candidate.id, answer.evaluation)
-        self._ledger.spend(evaluations=1, gpu_s=self._gpu_seconds(answer.evaluation))
+        self._ledger.spend(evaluations=1, gpu_s=_gpu_seconds(answer.evaluation))
         self._spend_time()
         self._tell(candidate)
         self._note_budget()
 
     def _take_failure(self, candidate: Candidate, reason: str) -> None:
         """Ours, so the candidate is queued again, or abandoned when that did not help."""
-        self._ledger.note("failure", {"candidate_id": candidate.id, "reason": reason})
+        self._ledger.note("failure", {"candidate_id": candidate.id, "reason": reason[:2000]})
         self._failures[candidate.id] += 1
         if self._failures[candidate.id] >= MAX_FAILURES:
             self._abandon(candidate, reason)
@@ -395,7 +310,7 @@ class _Run:
         before = self._state
         self._candidates[candidate.id] = candidate
         self._state = engine.told(before, candidate)
-        self._ledger.note("answer", {"event": "told", "candidate": candidate.id})
+        self._ledger.note("answer", replay.told_answer(candidate))
         if self._state.best is not before.best and self._state.best is not None:
             self._note_best(self._state.best)
         if self._state.migrations > before.migrations:
@@ -403,17 +318,13 @@ class _Run:
         self._nominate(candidate)
 
     def _nominate(self, child: Candidate) -> None:
-        for parent_id in child.parents:
-            parent = self._candidates.get(parent_id)
-            entry = (
-                experience.distil(parent, child, self._spec.task, self._report) if parent else None
-            )
-            if entry is not None:
-                self._ledger.note("nomination", entry.model_dump(mode="json"))
-
-    def _gpu_seconds(self, evaluation: Evaluation) -> float:
-        on_gpu = evaluation.fidelity is Fidelity.MEASURED
-        return sum(stage.seconds for stage in evaluation.stages) if on_gpu else 0.0
+        parents = [self._candidates[number] for number in child.parents]
+        if not parents:
+            return
+        parent = max(parents, key=lambda candidate: candidate.fitness)
+        entry = experience.distil(parent, child, self._spec.task, self._report)
+        if entry is not None:
+            self._ledger.note("nomination", entry.model_dump(mode="json"))
 
     # Budget and time.
 
@@ -439,18 +350,15 @@ class _Run:
         state = dataclasses.replace(self._state, pending=running)
         return stopping.stop_reason(state, self._spec.budget, self._spent()) is None
 
-    def _rng(self) -> Any:
-        return engine.generator(self._spec.seed, self._state.asked)
-
     # The first generation.
 
     def _seed(self) -> None:
         """Fill the islands once in the life of a run; what a killed runner had already added is not added again."""
-        if any(note["event"] == "seeded" for note in self._ledger.notes("answer")):
+        if any(answer["event"] == "seeded" for answer in self._ledger.notes("answer")):
             return
         limit = seeding.seed_limit(self._spec.budget.evaluations, self._spec.islands)
-        islands = self._state.islands
-        dealt = seeding.deal(self._first_drafts(), islands, limit - len(self._candidates))
+        offers = unique_drafts(self._drafter.first_drafts(self._log), self._state.seen)
+        dealt = seeding.deal(offers, self._state.islands, limit - len(self._candidates))
         added = [
             self._put(
                 Proposal(
@@ -463,70 +371,32 @@ class _Run:
             )
             for island, draft in dealt
         ]
-        self._ledger.note("answer", {"event": "seeded", "candidates": [c.id for c in added]})
+        self._ledger.note("answer", replay.seeded_answer(added))
         self._state = engine.enqueued(self._state, added, Operator.SEED)
         self._waiting.extend(added)
         if not self._candidates:
             self._seed_by_model()
 
-    def _first_drafts(self) -> dict[str, list[Draft]]:
-        """New drafts by kind of origin, in the order of preference of each source."""
-        offers: dict[str, list[Draft]] = {}
-        if self._spec.task.baseline_source is not None:
-            own = Draft(
-                source=self._spec.task.baseline_source,
-                origin="person:baseline",
-                move="the submitter's own kernel",
-            )
-            offers["person"] = [own]
-        if self._spec.use_initialisers:
-            for kind, initialise in self._sources.initialisers.items():
-                offers[kind] = self._initial(kind, initialise)
-            offers["retrieval"] = self._demonstrations()
-        unique = iter_unique(offers, self._state)
-        return {kind: list(drafts) for kind, drafts in unique.items()}
-
-    def _demonstrations(self) -> list[Draft]:
-        query = experience.query_for(self._spec.task, self._report, ())
-        return [
-            Draft(
-                source=entry.content.after,
-                origin=f"retrieval:{entry.id}",
-                move=f"demonstration {entry.id}: {entry.content.title}"[:300],
-            )
-            for entry in experience.demonstrations(self._entries, query)
-        ]
-
-    def _initial(self, kind: str, initialise: Callable[..., list[Draft]]) -> list[Draft]:
-        try:
-            return initialise(self._pool, self._spec.task, self._report)
-        except (ChildFailed, RunnerError) as error:
-            self._log(f"the {kind} initialiser failed: {error}")
-            return []
-
     def _seed_by_model(self) -> None:
         """Nothing else has a first candidate: let the model write one for each island from the reference alone."""
-        if self._writer is None:
-            self._log(
-                "no source has a first candidate for this task; configure a model or inject a kernel"
-            )
+        if not self._drafter.has_model:
+            self._log(NO_FIRST)
             return
         for island in self._state.islands:
             request = Request(self._state.asked, island.index, Operator.SEED, ())
-            self._take_drafts(self._write(request))
+            rng = engine.generator(self._spec.seed, request.number)
+            self._take_drafts(self._drafter.write(request, (), rng))
 
     def _take_injected(self) -> None:
         for proposal in self._ledger.injected():
-            fitted = proposal.model_copy(
-                update={"island": min(proposal.island, self._spec.islands - 1)}
-            )
-            candidate = self._put(fitted)
-            self._ledger.note(
-                "answer",
-                {"event": "asked", "operator": "person", "candidates": [candidate.id]},
-            )
-            self._state = engine.enqueued(self._state, [candidate], Operator.PERSON)
+            island = min(proposal.island, self._spec.islands - 1)
+            candidate = self._put(proposal.model_copy(update={"island": island}))
+            self._join(candidate, Operator.PERSON)
             self._waiting.appendleft(candidate)
+
+    def _join(self, candidate: Candidate, operator: Operator) -> None:
+        self._ledger.note("answer", replay.joined_answer(candidate, operator))
+        self._state = engine.enqueued(self._state, [candidate], operator)
 
     # Resuming.
 
@@ -534,15 +404,13 @@ class _Run:
         """Fold the ledger's answers into the state and queue what was not finished."""
         self._candidates = {candidate.id: candidate for candidate in self._ledger.candidates()}
         self._failures = Counter(n["candidate_id"] for n in self._ledger.notes("failure"))
-        self._state = replay(self._spec.islands, self._candidates, self._ledger.notes("answer"))
-        known = self._state.operators.keys()
-        orphans = [c for c in self._candidates.values() if c.id not in known]
-        self._state = engine.enqueued(self._state, orphans, Operator.SEED)
-        for candidate in orphans:
-            answer = {"event": "asked", "operator": "seed", "candidates": [candidate.id]}
-            self._ledger.note("answer", answer)
+        self._state = replay.replay(
+            self._spec.islands, self._candidates, self._ledger.notes("answer")
+        )
         self._settle_evaluations()
         for candidate in list(self._candidates.values()):
+            if candidate.id not in self._state.operators:
+                self._join(candidate, Operator.SEED)
             if candidate.id in self._state.pending:
                 self._take_up(candidate)
 
@@ -555,12 +423,12 @@ class _Run:
             self._ledger.spend(evaluations=unpaid)
 
     def _take_up(self, candidate: Candidate) -> None:
-        if candidate.state in (Life.FINISHED, Life.UNEVALUATED, Life.ABANDONED):
-            self._tell(candidate)
-        elif candidate.state is Life.QUEUED:
+        if candidate.state is Life.QUEUED:
             self._waiting.append(candidate)
-        else:
+        elif candidate.state is Life.EVALUATING:
             self._take_interrupted(candidate)
+        else:
+            self._tell(candidate)
 
     def _take_interrupted(self, candidate: Candidate) -> None:
         reason = "the runner stopped while evaluating it"
@@ -599,14 +467,10 @@ class _Run:
         Selection favours lucky timings, so what is published is never the timing that won. Modelled times have no luck.
         """
         best = self._state.best
-        if (
-            best is None
-            or best.evaluation is None
-            or best.evaluation.fidelity is not Fidelity.MEASURED
-        ):
+        if best is None or not _is_measured(best):
             return best
-        correct = [c for c in self._candidates.values() if c.fitness > 0 and c.id != best.id]
-        for candidate in [best, *sorted(correct, key=rank_key)][:MAX_PUBLISHED]:
+        others = [c for c in self._candidates.values() if c.fitness > 0 and c.id != best.id]
+        for candidate in [best, *sorted(others, key=rank_key)][:MAX_PUBLISHED]:
             answer = self._evaluate(candidate)
             if answer.evaluation is None:
                 self._log(f"the best could not be timed once more: {answer.trouble}")
@@ -628,22 +492,6 @@ class _Run:
                 "island",
                 {"index": island.index, "strategy": strategy.name, "lens": strategy.lens},
             )
-
-    def _note_asked(
-        self, request: Request, candidates: Sequence[Candidate], *, is_dry: bool
-    ) -> None:
-        self._ledger.note(
-            "answer",
-            {
-                "event": "asked",
-                "number": request.number,
-                "island": request.island,
-                "operator": request.operator.value,
-                "parents": [parent.id for parent in request.parents],
-                "candidates": [candidate.id for candidate in candidates],
-                "dry": is_dry,
-            },
-        )
 
     def _note_best(self, best: Candidate) -> None:
         self._ledger.note(
@@ -670,66 +518,19 @@ class _Run:
         self._ledger.note("log", {"text": text[:2000]})
 
 
-def replay(
-    islands: int, candidates: Mapping[int, Candidate], answers: Iterable[Mapping[str, Any]]
-) -> State:
-    """The search's state after a run's answers in their order.
-
-    Candidates that are not finished in the ledger are skipped when told: they were lost between two writes and are told
-    again.
-    """
-    state = engine.begin(islands)
-    for answer in answers:
-        if answer["event"] == "told":
-            candidate = candidates[answer["candidate"]]
-            if candidate.state not in (Life.QUEUED, Life.EVALUATING):
-                state = engine.told(state, candidate)
-            continue
-        made = [candidates[number] for number in answer["candidates"]]
-        operator = Operator(answer.get("operator", "seed"))
-        if "number" not in answer:
-            state = engine.enqueued(state, made, operator)
-            continue
-        parents = tuple(candidates[number] for number in answer["parents"])
-        request = Request(answer["number"], answer["island"], operator, parents)
-        state = engine.drafted(state, request, made, is_dry=answer["dry"])
-    return state
+def _tokens(call: ModelCall) -> int:
+    """What a call is charged; endpoints that do not count are charged four characters a token."""
+    if call.tokens_in is not None and call.tokens_out is not None:
+        return call.tokens_in + call.tokens_out
+    is_lost = call.outcome in ("unreachable", "refused")
+    return 0 if is_lost else (len(call.prompt) + len(call.reply)) // 4
 
 
-def iter_unique(
-    offers: Mapping[str, Iterable[Draft]], state: State
-) -> dict[str, tuple[Draft, ...]]:
-    """Drafts that are new to a run and to each other; of equal ones the first kind keeps it."""
-    known = set(state.seen)
-    unique: dict[str, tuple[Draft, ...]] = {}
-    for kind, drafts in offers.items():
-        kept = []
-        for draft in drafts:
-            mark = fingerprint(draft.source)
-            if mark not in known:
-                known.add(mark)
-                kept.append(draft)
-        unique[kind] = tuple(kept)
-    return unique
-
-
-def _new_drafts(drafts: Iterable[Draft], state: State) -> list[Draft]:
-    return list(iter_unique({"": drafts}, state)[""])
-
-
-def _preferred(drafts: Sequence[Draft], words: Sequence[str]) -> Draft | None:
-    """The draft that suits an island's strategy best; among those the one with the largest predicted gain."""
-
-    def key(draft: Draft) -> tuple[bool, float]:
-        text = f"{draft.origin} {draft.move}".lower()
-        return any(word in text for word in words), draft.predicted_gain or 1.0
-
-    return max(drafts, key=key, default=None)
-
-
-def _outcome(candidate: Candidate) -> str:
-    if candidate.fitness > 0:
-        return f"correct, no faster ({candidate.fitness:.2f})"
+def _is_measured(candidate: Candidate) -> bool:
     evaluation = candidate.evaluation
-    lead = evaluation.lead.title if evaluation and evaluation.lead else ""
-    return f"{evaluation.verdict if evaluation else 'not evaluated'}: {lead}"
+    return evaluation is not None and evaluation.fidelity is Fidelity.MEASURED
+
+
+def _gpu_seconds(evaluation: Evaluation) -> float:
+    on_gpu = evaluation.fidelity is Fidelity.MEASURED
+    return sum(stage.seconds for stage in evaluation.stages) if on_gpu else 0.0

@@ -115,8 +115,6 @@ def _repair(pool: Pool, task: TaskSpec, request: Request, rng: random.Random) ->
     parent = request.parents[0]
     from gpu_runner.proposals import tuning
 
-    from gpu_runner.proposals import tuning
-
     return tuning.drafts(pool, task, parent, rng) if _is_out_of_resources(parent) else []
 
 

@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from gpu_runner import driver
-from gpu_runner.core.candidate import Candidate
+from gpu_runner.core.candidate import Candidate, Proposal
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.ledger import LeaseLost
 from gpu_runner.core.task import Budget, RunSpec, TaskSpec
 from gpu_runner.core.task_report import TaskReport, TensorSpec
 from gpu_runner.core.verdicts import RunState, Stage, State, Verdict
-from gpu_runner.driver import replay, run
+from gpu_runner.driver import run
 from gpu_runner.evaluation.errors import ChildFailed, DeviceLost, InvalidTask
+from gpu_runner.evolution.replay import replay
 from gpu_runner.evolution.types import Operator, Request
 from gpu_runner.journal import Journal
 from gpu_runner.proposals.types import Draft
@@ -415,7 +416,7 @@ def test_people_inject_kernels_that_go_first(tmp_path: Path) -> None:
             self.asked += 1
             if self.asked != 2:
                 return []
-            return [driver.Proposal(source=source(99), island=7, origin="person", move="mine")]
+            return [Proposal(source=source(99), island=7, origin="person", move="mine")]
 
     with Injecting(tmp_path, spec(6)) as journal:
         run(journal, (pool := FakePool()), sources=SOURCES)

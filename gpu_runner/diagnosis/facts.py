@@ -1,0 +1,72 @@
+"""Reading a finding's evidence: everything in it is a claim of some child and may be absent or of another type."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpu_runner.core.findings import Evidence, Finding, Location
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a module of the diagnosis knows about a finding; empty fields change nothing.
+
+    Args:
+        cause: one clause that is appended to the title.
+        facts: added to the evidence.
+    """
+
+    cause: str = ""
+    suggestion: str = ""
+    facts: Evidence = field(default_factory=dict)
+    line: int | None = None
+    kernel: str | None = None
+
+
+def text_of(finding: Finding) -> str:
+    """Title and every text of the evidence, in which error messages are looked for."""
+    parts = [finding.title]
+    for value in finding.evidence.values():
+        if isinstance(value, str):
+            parts.append(value)
+        elif isinstance(value, list):
+            parts += [item for item in value if isinstance(item, str)]
+    return "\n".join(parts)
+
+
+def number(finding: Finding, *names: str) -> float | None:
+    """The first of these that is a number."""
+    for name in names:
+        value = finding.evidence.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None
+
+
+def word(finding: Finding, name: str) -> str:
+    value: Any = finding.evidence.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def advised(finding: Finding, advice: Advice) -> Finding:
+    """The finding with the advice; what it already says is kept, an own suggestion first."""
+    title = finding.title
+    if advice.cause and advice.cause not in title:
+        title = f"{title}: {advice.cause}"
+    place = finding.location
+    location = Location(
+        kernel=place.kernel or advice.kernel,
+        line=place.line or advice.line,
+        tensor=place.tensor,
+        region=place.region,
+    )
+    suggestion = finding.suggestion
+    if advice.suggestion and advice.suggestion not in suggestion:
+        suggestion = f"{suggestion} {advice.suggestion}".strip()
+    return finding.model_copy(
+        update={
+            "title": title[:300],
+            "location": location,
+            "suggestion": suggestion[:1000],
+            "evidence": {**advice.facts, **finding.evidence},
+        }
+    )
