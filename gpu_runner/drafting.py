@@ -99,7 +99,7 @@ class Drafter:
         if step is None or (may_write and rng.random() < MODEL_SHARE):
             return self.write(request, known, rng)
         try:
-            drafts = step(self._pool, self._spec.task, request, rng)
+            drafts = step(self._pool, self._spec.task, self._report, request, rng)
         except SOURCE_TROUBLE as error:
             return Drafted(request, (), trouble=f"{request.operator} failed: {error}")
         if not drafts and may_write:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.evaluation import Evaluation
+from gpu_runner.core.graph import Graph
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Stage
@@ -49,7 +50,7 @@ class Pool(Protocol):
 
 
 Initialiser = Callable[[Pool, TaskSpec, TaskReport], list[Draft]]
-Step = Callable[[Pool, TaskSpec, Request, random.Random], list[Draft]]
+Step = Callable[[Pool, TaskSpec, TaskReport, Request, random.Random], list[Draft]]
 
 
 @dataclass(frozen=True)
@@ -89,19 +90,26 @@ def _from_catalogue(pool: Pool, task: TaskSpec, report: TaskReport) -> list[Draf
     return catalogue.drafts(task, report)
 
 
-def _rewrite(pool: Pool, task: TaskSpec, request: Request, rng: random.Random) -> list[Draft]:
+def _rewrite(
+    pool: Pool, task: TaskSpec, report: TaskReport, request: Request, rng: random.Random
+) -> list[Draft]:
     from gpu_runner.proposals import rewrites
 
-    return rewrites.drafts(pool, task, request.parents[0])
+    graph = Graph.model_validate(report.graph) if report.graph else None
+    return rewrites.drafts(pool, task, request.parents[0], graph)
 
 
-def _tune(pool: Pool, task: TaskSpec, request: Request, rng: random.Random) -> list[Draft]:
+def _tune(
+    pool: Pool, task: TaskSpec, report: TaskReport, request: Request, rng: random.Random
+) -> list[Draft]:
     from gpu_runner.proposals import tuning
 
     return tuning.drafts(pool, task, request.parents[0], rng)
 
 
-def _cross(pool: Pool, task: TaskSpec, request: Request, rng: random.Random) -> list[Draft]:
+def _cross(
+    pool: Pool, task: TaskSpec, report: TaskReport, request: Request, rng: random.Random
+) -> list[Draft]:
     receiver, donor = request.parents
     source = transplant(receiver.source, donor.source)
     if source is None:
@@ -110,7 +118,9 @@ def _cross(pool: Pool, task: TaskSpec, request: Request, rng: random.Random) -> 
     return [Draft(source=source, origin="crossover", move=move)]
 
 
-def _repair(pool: Pool, task: TaskSpec, request: Request, rng: random.Random) -> list[Draft]:
+def _repair(
+    pool: Pool, task: TaskSpec, report: TaskReport, request: Request, rng: random.Random
+) -> list[Draft]:
     """Without a model only one failure can be mended: too many resources, by another configuration."""
     parent = request.parents[0]
     from gpu_runner.proposals import tuning

@@ -78,7 +78,9 @@ def from_marks(origin: str, *marks: int) -> Callable[..., list[Draft]]:
     return lambda *_: [Draft(source=source(m), origin=origin, move=f"mark {m}") for m in marks]
 
 
-def rewriting(pool: Any, task: TaskSpec, request: Request, rng: random.Random) -> list[Draft]:
+def rewriting(
+    pool: Any, task: TaskSpec, report: TaskReport, request: Request, rng: random.Random
+) -> list[Draft]:
     parent = mark_of(request.parents[0].source)
     return [
         Draft(source=source(parent * 10 + n), origin="rewrite:fuse", move=f"fuse {n}")
@@ -86,7 +88,9 @@ def rewriting(pool: Any, task: TaskSpec, request: Request, rng: random.Random) -
     ]
 
 
-def tuning(pool: Any, task: TaskSpec, request: Request, rng: random.Random) -> list[Draft]:
+def tuning(
+    pool: Any, task: TaskSpec, report: TaskReport, request: Request, rng: random.Random
+) -> list[Draft]:
     mark = mark_of(request.parents[0].source)
     return [Draft(source=source(mark, block=2 ** rng.randint(4, 14)), origin="tune", move="block")]
 
