@@ -14,7 +14,8 @@ def elementwise_kernel(
     BLOCK_N: tl.constexpr,
 ):
     blocks = tl.cdiv(N, BLOCK_N)
-    rows = (tl.program_id(0) // blocks).to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
+    row_block = tl.program_id(0) // blocks
+    rows = row_block.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = (tl.program_id(0) % blocks) * BLOCK_N + tl.arange(0, BLOCK_N)
     in_rows = rows[:, None] < M
     in_cols = cols[None, :] < N
