@@ -55,8 +55,9 @@ class Channel:
         control = _control(fds)
         self._is_torn = True
         while frame:
-            self._socket.settimeout(_left(deadline, "the other end does not read"))
+            left_s = _left(deadline, "the other end does not read")
             try:
+                self._socket.settimeout(left_s)
                 sent = self._socket.sendmsg([frame], control)
             except TimeoutError as error:
                 raise TimedOut("the other end does not read") from error
@@ -92,15 +93,16 @@ class Channel:
 
     def _fill(self, size: int, deadline: float) -> None:
         while len(self._received) < size:
-            self._socket.settimeout(_left(deadline, "no message came in time"))
-            chunk = self._read(min(size - len(self._received), 1 << 20))
+            left_s = _left(deadline, "no message came in time")
+            chunk = self._read(min(size - len(self._received), 1 << 20), left_s)
             if not chunk:
                 raise ChildCrashed("the other end was closed")
             self._received += chunk
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, size: int, timeout_s: float) -> bytes:
         room = socket.CMSG_SPACE(FDS_LIMIT * array.array("i").itemsize)
         try:
+            self._socket.settimeout(timeout_s)
             chunk, control, flags, _ = self._socket.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
         except TimeoutError as error:
             raise TimedOut("no message came in time") from error

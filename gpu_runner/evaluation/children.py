@@ -35,6 +35,7 @@ Kind = Literal["plain", "interpreter", "compile", "cuda"]
 
 START_TIMEOUT_S: Final = 180.0
 FORK_TIMEOUT_S: Final = 30.0
+FORK_ATTEMPTS: Final = 3
 KILL_TIMEOUT_S: Final = 3.0
 RETIRE_AFTER_S: Final = 60.0
 OUTPUT_CHARACTERS: Final = 4_000
@@ -48,8 +49,8 @@ class Limits:
 
     Args:
         wall_s: from fork to end.
-        memory_bytes: private and shared memory that is in use, lent buffers included, plus files
-            in the private /tmp and /dev/shm.
+        memory_bytes: private and shared memory in use beyond what a child is forked with, lent
+            buffers included, plus files in the private /tmp and /dev/shm.
         address_bytes: address space of one process beyond what it is forked with, touched or not.
             Never applied to the "cuda" kind, whose driver reserves more than any machine has.
         output_bytes: the end of stdout and stderr that is kept.
@@ -118,8 +119,7 @@ class Child:
     def kill(self) -> Exit:
         """End the child and all that it started, however they ignore signals."""
         if self._exit is None:
-            with contextlib.suppress(RunnerError):
-                self._status.send({"end": True}, timeout_s=1)
+            self.tell_to_end()
             try:
                 return self.wait(KILL_TIMEOUT_S)
             except TimedOut:
@@ -127,6 +127,11 @@ class Child:
                 self._finish(Exit(code=None, signal=signal.SIGKILL, reason="killed"), "")
         assert self._exit is not None
         return self._exit
+
+    def tell_to_end(self) -> None:
+        """Have the keeper end everything, without waiting for it."""
+        with contextlib.suppress(RunnerError):
+            self._status.send({"end": True}, timeout_s=1)
 
     def output(self) -> str:
         """The end of what the child printed; empty before it has ended."""
@@ -231,49 +236,51 @@ class Nursery:
 
         Raises:
             SandboxMissing: the zygote or the isolation cannot be set up on this machine.
-            ChildCrashed: the zygote died twice in a row.
+            ChildCrashed: the zygote died again and again.
         """
         request = {
             "entry": entry,
             "limits": asdict(self._applicable(limits)),
             "files": _encoded(work_files or {}),
         }
-        try:
-            return self._fork(request, fds)
-        except ChildCrashed:
-            return self._fork(request, fds)
+        for _ in range(FORK_ATTEMPTS - 1):
+            with contextlib.suppress(ChildCrashed):
+                return self._fork(request, fds)
+        return self._fork(request, fds)
 
     def close(self) -> None:
         """End the zygote and every child of it; the nursery cannot be used again."""
         with self._lock:
             self._is_closed = True
+            for child in self._children:
+                child.tell_to_end()
             self._stop()
 
     def _fork(self, request: dict[str, Any], fds: Sequence[int]) -> Child:
         channel, childs_channel = Channel.pair()
         status, keepers_status = Channel.pair()
-        with childs_channel, keepers_status:
-            ends = [childs_channel.fileno(), keepers_status.fileno(), *fds]
-            try:
-                with self._lock:
-                    zygote = self._ready_zygote()
-                    zygote.control.send(request, ends)
-                    child = Child(self, channel, status, -1)
-                    self._children.add(child)
-            except RunnerError:
-                channel.close()
-                status.close()
-                self._discard_if_dead()
-                raise
+        child = Child(self, channel, status, -1)
         try:
+            with childs_channel, keepers_status:
+                ends = [childs_channel.fileno(), keepers_status.fileno(), *fds]
+                self._request(child, request, ends)
             child._pidfd = self._started(status)
         except RunnerError:
             channel.close()
             status.close()
             self._left(child)
-            self._discard_if_dead()
             raise
         return child
+
+    def _request(self, child: Child, request: dict[str, Any], ends: Sequence[int]) -> None:
+        with self._lock:
+            zygote = self._ready_zygote()
+            try:
+                zygote.control.send(request, ends)
+            except ChildCrashed:
+                self._stop()
+                raise
+            self._children.add(child)
 
     def _started(self, status: Channel) -> int:
         message, fds = status.receive(FORK_TIMEOUT_S)
@@ -301,11 +308,6 @@ class Nursery:
             self._stop()
             raise
         return zygote
-
-    def _discard_if_dead(self) -> None:
-        with self._lock:
-            if self._zygote and not self._zygote.is_alive():
-                self._stop()
 
     def _left(self, child: Child) -> None:
         """A child has ended; with the last one the minute until retirement starts."""
@@ -356,11 +358,12 @@ class _Zygote:
         with theirs:
             self.process = subprocess.Popen(
                 sandbox.command(arguments, environment, devices=devices, info_fd=info_end),
-                env=dict(environment),
+                env=sandbox.launcher_environment(environment),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=self._errors,
                 stderr=self._errors,
+                start_new_session=True,
                 pass_fds=(theirs.fileno(), info_end),
             )
         os.close(info_end)
@@ -379,32 +382,25 @@ class _Zygote:
             raise RunnerError(f"a zygote has {message.get('threads')} threads; fork needs 1")
         self._is_ready = True
 
-    def is_alive(self) -> bool:
-        return self.process.poll() is None
-
     def stop(self) -> None:
+        """End it now, and every process inside with it: the zygote has nothing to save."""
         self.control.close()
         first = self._first_process()
-        try:
-            self.process.wait(KILL_TIMEOUT_S if first is None else 0.2)
-        except subprocess.TimeoutExpired:
-            self._kill(first)
-        if first is not None:
-            os.close(first)
-        os.close(self._info)
-        self._errors.close()
-
-    def _kill(self, first: int | None) -> None:
-        """With the first process inside, every process inside dies, and bubblewrap follows."""
         if first is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(first, signal.SIGKILL)
+            os.close(first)
         else:
             self.process.kill()
-        self.process.wait(KILL_TIMEOUT_S)
+        self.process.wait()
+        os.close(self._info)
+        self._errors.close()
 
     def _first_process(self) -> int | None:
-        """A descriptor of the first process inside, as bubblewrap told us; None without one."""
+        """A descriptor of process 1 inside, as bubblewrap told us; None without one.
+
+        Its death is the death of all inside. That of bubblewrap itself is not: it waits for them.
+        """
         if not self._is_boxed or not select.select([self._info], [], [], 0)[0]:
             return None
         with contextlib.suppress(ValueError, KeyError, OSError):

@@ -15,6 +15,7 @@ from gpu_runner.evaluation.errors import RunnerError
 WATCH_INTERVAL_S = 0.05
 KIB = 1024
 PF_EXITING = 0x4
+MEMORY_FOLDERS = ("/tmp", "/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Keeper:
         self.isolated = isolated
         self.deadline = time.monotonic() + limits["wall_s"]
         self.next_look = 0.0
+        self.shared_bytes = memory_bytes(os.getpid())
         self.output = bytearray()
         self.dropped_bytes = 0
         self.ended: int | None = None
@@ -87,10 +89,20 @@ class Keeper:
         if now < self.next_look:
             return ""
         self.next_look = now + WATCH_INTERVAL_S
-        usage = usage_in_namespace() if self.isolated else usage_below(os.getpid())
-        if usage.bytes > self.limits["memory_bytes"]:
-            return "memory"
-        return "processes" if usage.processes > self.limits["processes"] else ""
+        usage = self.usage()
+        if usage.processes > self.limits["processes"]:
+            return "processes"
+        return "memory" if usage.bytes > self.limits["memory_bytes"] else ""
+
+    def usage(self) -> Usage:
+        """Of all processes but ourselves, plus, if isolated, the files in private memory.
+
+        What a process was forked with is shared with the zygote, so it is not counted.
+        """
+        pids = others_in_namespace() if self.isolated else descendants(os.getpid())
+        files = sum(map(used_bytes, MEMORY_FOLDERS)) if self.isolated else 0
+        own = (max(0, memory_bytes(pid) - self.shared_bytes) for pid in pids)
+        return Usage(files + sum(own), len(pids))
 
     def reap(self) -> None:
         """Collect whatever has died: the worker, and orphans that were handed to us."""
@@ -160,17 +172,8 @@ def is_exiting(pid: int) -> bool:
     return fields[0] == "Z" or bool(int(fields[6]) & PF_EXITING)
 
 
-def usage_in_namespace() -> Usage:
-    """Of all processes but ourselves, plus the files in the two private memory file systems."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    files = sum(map(used_bytes, ("/tmp", "/dev/shm")))
-    others = [pid for pid in pids if pid != 1]
-    return Usage(files + sum(map(memory_bytes, others)), len(others))
-
-
-def usage_below(root: int) -> Usage:
-    below = descendants(root)
-    return Usage(sum(map(memory_bytes, below)), len(below))
+def others_in_namespace() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1"]
 
 
 def memory_bytes(pid: int) -> int:

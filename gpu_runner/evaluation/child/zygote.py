@@ -78,6 +78,11 @@ def main() -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
+    # Keepers become our children when their parents end; the kernel forgets them once they do.
+    check(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "become the reaper")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # Process 1 of a namespace is immune to what it does not handle, and Python handles this one.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     threads = len(os.listdir("/proc/self/task"))
     control.send({"ready": kind, "pid": os.getpid(), "threads": threads})
     job = serve(control, isolated=mode == "bwrap")
@@ -96,11 +101,11 @@ def serve(control: Channel, *, isolated: bool) -> Job | None:
         except ChildCrashed:
             return None
         if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             control.close()
             return become_keeper(request, fds, isolated=isolated)
         for fd in fds:
             os.close(fd)
-        os.wait()
 
 
 def become_keeper(request: dict[str, Any], fds: list[int], *, isolated: bool) -> Job:
