@@ -44,6 +44,14 @@ class Drafted:
     entries: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Context:
+    """What a model is told besides the request: the run's candidates, of which some failed, and people's hints."""
+
+    known: tuple[Candidate, ...] = ()
+    hints: tuple[str, ...] = ()
+
+
 class Drafter:
     """Everything that drafts of one run are made from.
 
@@ -91,22 +99,22 @@ class Drafter:
             offers["retrieval"] = self._demonstrations()
         return unique_drafts(offers, frozenset())
 
-    def make(self, request: Request, known: Sequence[Candidate]) -> Drafted:
-        """Drafts for a request; `known` are the run's candidates, to tell a model what failed."""
+    def make(self, request: Request, context: Context) -> Drafted:
+        """Drafts for a request; called in a worker thread."""
         rng = engine.generator(self._spec.seed, request.number)
         step = self._sources.steps.get(request.operator)
         may_write = self.has_model and request.operator in MODEL_OPERATORS
         if step is None or (may_write and rng.random() < MODEL_SHARE):
-            return self.write(request, known, rng)
+            return self.write(request, context, rng)
         try:
             drafts = step(self._pool, self._spec.task, self._report, request, rng)
         except SOURCE_TROUBLE as error:
             return Drafted(request, (), trouble=f"{request.operator} failed: {error}")
         if not drafts and may_write:
-            return self.write(request, known, rng)
+            return self.write(request, context, rng)
         return Drafted(request, tuple(drafts))
 
-    def write(self, request: Request, known: Sequence[Candidate], rng: random.Random) -> Drafted:
+    def write(self, request: Request, context: Context, rng: random.Random) -> Drafted:
         """Let the model write; a random share of its proposals goes without the library, to see what that is worth."""
         if self._writer is None:
             return Drafted(request, (), trouble="no model is configured")
@@ -114,7 +122,7 @@ class Drafter:
         if self._entries:
             arm = "without" if rng.random() < experience.SHARE_WITHOUT else "with"
         entries = self._retrieved(request.parents) if arm == "with" else ()
-        written = self._writer.write(self._order(request, entries, known))
+        written = self._writer.write(self._order(request, entries, context))
         return Drafted(
             request,
             (written.draft,) if written.draft else (),
@@ -124,9 +132,7 @@ class Drafter:
             entries=tuple(entry.id for entry in entries),
         )
 
-    def _order(
-        self, request: Request, entries: tuple[Entry, ...], known: Sequence[Candidate]
-    ) -> Order:
+    def _order(self, request: Request, entries: tuple[Entry, ...], context: Context) -> Order:
         strategy = strategy_of(request.island)
         return Order(
             role=request.operator.value,
@@ -139,7 +145,8 @@ class Drafter:
             parents=request.parents,
             examples=request.examples,
             entries=entries,
-            failed=failed_moves(request.parents, known),
+            failed=failed_moves(request.parents, context.known),
+            hints=context.hints,
             show_findings=self._spec.use_diagnosis,
         )
 

@@ -22,7 +22,7 @@ from gpu_runner.core.ledger import Ledger, ModelCall
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Fidelity, RunState, Stage
 from gpu_runner.core.verdicts import State as Life
-from gpu_runner.drafting import Drafted, Drafter, preferred, unique_drafts
+from gpu_runner.drafting import Context, Drafted, Drafter, preferred, unique_drafts
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.evolution import engine, migration, replay, results, seeding, stopping
 from gpu_runner.evolution.fitness import rank_key
@@ -79,11 +79,11 @@ def run(
         library: the approved entries that the run's owner may see.
 
     Returns:
-        The result, also written as the note `result`; its state is PAUSED when the run is to be gone on with later.
+        The result, also written as the note `result`; its state is PAUSED when the run is to be gone on with later, and
+        FAILED where the run names a model that the operator has not configured.
 
     Raises:
         InvalidTask: the reference cannot be used; the run is FAILED with the reason.
-        ProfileError: the run names a model that the operator has not configured; FAILED too.
         LeaseLost: another runner has the run.
         RunnerError: the evaluator itself does not work; the run can be resumed.
     """
@@ -94,9 +94,12 @@ def run(
         entries = (library or ()) if spec.use_library else ()
         drafter = Drafter(pool, spec, report, sources or standard_sources(), writer, entries)
         return _Run(ledger, pool, report, drafter, clock).work()
-    except (InvalidTask, ProfileError) as error:
+    except InvalidTask as error:
         ledger.set_state(RunState.FAILED, str(error))
         raise
+    except ProfileError as error:
+        ledger.set_state(RunState.FAILED, str(error))
+        return _failed(ledger, str(error))
 
 
 class _Run:
@@ -212,8 +215,11 @@ class _Run:
         self._drafting += 1
         # A request that is being drafted keeps its number: the next one is another.
         self._state = dataclasses.replace(self._state, asked=request.number + 1)
-        known = tuple(self._candidates.values())
-        self._submit(lambda: self._drafter.make(request, known))
+        context = self._context(request.island)
+        self._submit(lambda: self._drafter.make(request, context))
+
+    def _context(self, island: int) -> Context:
+        return Context(tuple(self._candidates.values()), tuple(self._ledger.hints(island)))
 
     def _take_drafts(self, drafted: Drafted) -> None:
         request = drafted.request
@@ -385,7 +391,7 @@ class _Run:
         for island in self._state.islands:
             request = Request(self._state.asked, island.index, Operator.SEED, ())
             rng = engine.generator(self._spec.seed, request.number)
-            self._take_drafts(self._drafter.write(request, (), rng))
+            self._take_drafts(self._drafter.write(request, self._context(island.index), rng))
 
     def _take_injected(self) -> None:
         for proposal in self._ledger.injected():
@@ -516,6 +522,18 @@ class _Run:
 
     def _log(self, text: str) -> None:
         self._ledger.note("log", {"text": text[:2000]})
+
+
+def _failed(ledger: Ledger, reason: str) -> RunResult:
+    return results.summarise(
+        ledger.spec,
+        engine.begin(ledger.spec.islands),
+        ledger.candidates(),
+        ledger.spent(),
+        run_state=RunState.FAILED,
+        stop_reason=reason,
+        best=None,
+    )
 
 
 def _tokens(call: ModelCall) -> int:

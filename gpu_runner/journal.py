@@ -112,6 +112,10 @@ class Journal:
         """People inject kernels through the pages only."""
         return []
 
+    def hints(self, island: int) -> list[str]:
+        """People give hints through the pages only."""
+        return []
+
     def wanted(self) -> RunState:
         return self._wanted
 

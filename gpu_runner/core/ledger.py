@@ -72,6 +72,9 @@ class Ledger(Protocol):
     def injected(self) -> list[Proposal]:
         """Proposals by people since the last call; each is returned once."""
 
+    def hints(self, island: int) -> list[str]:
+        """What people want the next proposals of an island to consider, the newest first."""
+
     def wanted(self) -> RunState:
         """What people want of the run: RUNNING, PAUSING, STOPPING (after the current) or CANCELLED."""
 

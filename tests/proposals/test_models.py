@@ -11,9 +11,9 @@ from gpu_runner.core.findings import Finding, Location, Severity, Source
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport, TensorSpec
 from gpu_runner.core.verdicts import Precision, Stage, Track, Verdict
-from gpu_runner.proposals.models import Models, Order, ProfileError, Writer, load
+from gpu_runner.proposals.models import Models, Order, ProfileError, Writer, load_models
 from gpu_runner.proposals.models.parsing import Unusable, parse_answer
-from gpu_runner.proposals.models.profiles import Profile, load_profiles
+from gpu_runner.proposals.models.profiles import Profile
 from gpu_runner.proposals.models.prompts import messages_for
 from tests.evolution.making import candidate, evaluation, source
 from tests.proposals.endpoint import cuts_off, drips, says, sends, serve
@@ -214,6 +214,7 @@ def test_a_prompt_tells_what_is_known() -> None:
             parents=(failing,),
             examples=(candidate(9, 2.5),),
             entries=(entry,),
+            hints=("use tensor cores",),
             failed=("bigger blocks -> correct, no faster (1.00)",),
         )
     )
@@ -226,6 +227,7 @@ def test_a_prompt_tells_what_is_known() -> None:
         "[E7] mask tails: mask loads Only if: n is ragged",
         "2.500 times as fast as eager (modelled)",
         "- bigger blocks -> correct, no faster (1.00)",
+        "People ask for:\n- use tensor cores",
         "MARK = 9",
         "Target of the speed: h200",
     ):
@@ -296,18 +298,18 @@ def test_profiles_come_from_the_operators_file(tmp_path: Path) -> None:
         tmp_path,
         '[profiles.a]\nbase_url = "http://127.0.0.1:1/v1"\nmodel = "m"\nkey = "FOUNDRY_MODEL_KEY_A"\n',
     )
-    models = load(environment)
+    models = load_models(environment)
     assert models.names == ("a",)
     assert models.writer("a").name == "a"
     with pytest.raises(ProfileError, match="unknown model 'b'; the operator's file has: a"):
         models.writer("b")
     without_key = {"FOUNDRY_MODELS": environment["FOUNDRY_MODELS"]}
     with pytest.raises(ProfileError, match="FOUNDRY_MODEL_KEY_A"):
-        load(without_key).writer("a")
+        load_models(without_key).writer("a")
 
 
 def test_no_file_is_no_models() -> None:
-    assert load({}).names == ()
+    assert load_models({}).names == ()
 
 
 @pytest.mark.parametrize(
@@ -322,11 +324,11 @@ def test_no_file_is_no_models() -> None:
 )
 def test_a_wrong_file_is_refused_with_the_place(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(ProfileError, match=reason) as caught:
-        load_profiles(profiles_file(tmp_path, text))
+        load_models(profiles_file(tmp_path, text))
     assert KEY not in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="No such file"):
-        load_profiles({"FOUNDRY_MODELS": str(tmp_path / "none.toml")})
-    assert isinstance(load({}), Models)
+        load_models({"FOUNDRY_MODELS": str(tmp_path / "none.toml")})
+    assert isinstance(load_models({}), Models)

@@ -6,12 +6,19 @@ strictly), writer (a request, its answer, one chance to mend it). No model confi
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
 
-from gpu_runner.proposals.models.profiles import ProfileError, Profiles, load_profiles
+from gpu_runner.proposals.models.profiles import (
+    PATH_VARIABLE,
+    ProfileError,
+    Profiles,
+    read_profiles,
+)
 from gpu_runner.proposals.models.prompts import Order
 from gpu_runner.proposals.models.writer import Writer, Written
 
-__all__ = ["Models", "Order", "ProfileError", "Profiles", "Writer", "Written", "load"]
+__all__ = ["Models", "Order", "ProfileError", "Profiles", "Writer", "Written", "load_models"]
 
 
 class Models:
@@ -20,6 +27,11 @@ class Models:
     def __init__(self, profiles: Profiles, environment: Mapping[str, str] = os.environ) -> None:
         self._profiles = profiles
         self._environment = environment
+
+    @classmethod
+    def load(cls, path: Path, environment: Mapping[str, str] = os.environ) -> Self:
+        """The models of one file. Raises ProfileError where it is wrong."""
+        return cls(read_profiles(path), environment)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -38,6 +50,7 @@ class Models:
         return Writer(name, profile, profile.secret(self._environment))
 
 
-def load(environment: Mapping[str, str] = os.environ) -> Models:
+def load_models(environment: Mapping[str, str] = os.environ) -> Models:
     """The operator's models; empty where FOUNDRY_MODELS is not set. Raises ProfileError where the file is wrong."""
-    return Models(load_profiles(environment), environment)
+    path = environment.get(PATH_VARIABLE)
+    return Models.load(Path(path), environment) if path else Models(Profiles(), environment)

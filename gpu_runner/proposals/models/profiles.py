@@ -6,7 +6,6 @@ model = "a-model"
 key = "FOUNDRY_MODEL_KEY_LOCAL"     # the environment variable that holds the key; leave out where none is needed
 """
 
-import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,17 +65,14 @@ class Profiles(BaseModel):
         return self
 
 
-def load_profiles(environment: Mapping[str, str] = os.environ) -> Profiles:
-    """Read the operator's file; no variable means no models, which is a normal case.
+def read_profiles(path: Path) -> Profiles:
+    """Read the operator's file.
 
     Raises:
         ProfileError: the file is missing, is no TOML, or states something that is not allowed.
     """
-    path = environment.get(PATH_VARIABLE)
-    if not path:
-        return Profiles()
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
         return Profiles.model_validate(tomllib.loads(text))
     except OSError as error:
         raise ProfileError(f"{PATH_VARIABLE} names {path}: {error.strerror}") from error

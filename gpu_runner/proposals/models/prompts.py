@@ -39,6 +39,7 @@ class Order:
         role: improve, repair, crossover, simplify or seed; names the file with the job.
         parents: the first one is the current file that edits refer to.
         entries: of the library, the best first.
+        hints: what people ask for, the newest first.
         failed: what was tried on these parents and did not help, one line each.
         show_findings: False leaves the diagnosis out, to see what it is worth.
     """
@@ -54,6 +55,7 @@ class Order:
     examples: tuple[Candidate, ...] = ()
     entries: tuple[Entry, ...] = ()
     failed: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
     show_findings: bool = True
 
 
@@ -72,6 +74,7 @@ def messages_for(order: Order) -> list[dict[str, str]]:
         parents="".join(_parent(order, n, parent) for n, parent in enumerate(order.parents)),
         entries=_section("Lessons from other tasks", [_entry(entry) for entry in order.entries]),
         examples=_section("Other kernels of this task", [_example(c) for c in order.examples]),
+        hints=_section("People ask for", [f"- {hint}" for hint in order.hints]),
         failed=_section("Tried on this kernel without success", [f"- {m}" for m in order.failed]),
     )
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]

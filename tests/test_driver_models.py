@@ -1,0 +1,149 @@
+"""Runs with a model, against a real endpoint on the loopback interface: first candidates, steps, and its failures."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_runner import drafting
+from gpu_runner.core.entries import Entry, EntryContent, EntryKind, EntryState, When
+from gpu_runner.core.task import Budget, RunSpec
+from gpu_runner.core.verdicts import RunState
+from gpu_runner.driver import run
+from gpu_runner.evolution.types import Operator
+from gpu_runner.journal import Journal
+from gpu_runner.proposals.models import Models
+from gpu_runner.sources import Sources
+from tests.evolution.making import source
+from tests.proposals.endpoint import Script, says, sends, serve
+from tests.test_driver import SOURCES, TASK, FakePool
+
+NOTHING = Sources({}, {})
+
+
+def models(folder: Path, url: str) -> Models:
+    path = folder / "models.toml"
+    path.write_text(
+        f'[profiles.local]\nbase_url = "{url}"\nmodel = "m"\nretries = 0\ntimeout_s = 10\n'
+        "usd_per_million_in = 1000\nusd_per_million_out = 1000\n"
+    )
+    return Models.load(path)
+
+
+def spec(**more: Any) -> RunSpec:
+    fields = {"task": TASK, "seed": 3, "model": "local", "budget": Budget(evaluations=6)}
+    return RunSpec(**(fields | more))
+
+
+def answers() -> Script:
+    """Each time another whole file."""
+    count = iter(range(1, 1000))
+    return lambda handler, request: says(f"MOVE: try\n```python\n{source(next(count))}```")(
+        handler, request
+    )
+
+
+def test_a_model_alone_fills_the_islands_and_improves(tmp_path: Path) -> None:
+    with serve(answers()) as endpoint, Journal(tmp_path, spec()) as journal:
+        result = run(journal, FakePool(), models=models(tmp_path, endpoint.url), sources=NOTHING)
+        candidates = journal.candidates()
+    assert result.state is RunState.FINISHED
+    assert [candidate.island for candidate in candidates[:3]] == [0, 1, 2]
+    assert {candidate.origin for candidate in candidates} == {"model:local"}
+    assert max(candidate.generation for candidate in candidates) >= 1
+    assert result.spent["evaluations"] == 6
+    assert result.spent["tokens"] == 120 * len(endpoint.requests)
+    assert result.spent["money_usd"] == pytest.approx(0.12 * len(endpoint.requests))
+    lines = (tmp_path / "journal.jsonl").read_text().splitlines()
+    calls = [line for line in lines if '"record": "model_call"' in line]
+    assert len(calls) == len(endpoint.requests)
+    assert '"candidate_id": 1' in calls[0]
+
+
+def test_a_budget_of_tokens_ends_a_run(tmp_path: Path) -> None:
+    budget = Budget(evaluations=100, tokens=600)
+    with serve(answers()) as endpoint, Journal(tmp_path, spec(budget=budget)) as journal:
+        result = run(journal, FakePool(), models=models(tmp_path, endpoint.url), sources=NOTHING)
+    assert result.stop_reason == "budget: 600 tokens"
+    assert 600 <= result.spent["tokens"] <= 600 + 2 * 120
+
+
+def test_a_run_goes_on_without_a_model_that_is_gone(tmp_path: Path) -> None:
+    with (
+        serve(sends(b"{}", 500)) as endpoint,
+        Journal(tmp_path, spec(budget=Budget(evaluations=12))) as journal,
+    ):
+        result = run(journal, FakePool(), models=models(tmp_path, endpoint.url), sources=SOURCES)
+        log = [note["text"] for note in journal.notes("log")]
+    assert result.spent["evaluations"] == 12
+    assert any("model local, unreachable: the endpoint answered 500" in text for text in log)
+    assert len(endpoint.requests) <= 4
+
+
+def test_an_unknown_profile_fails_the_run_with_the_reason(tmp_path: Path) -> None:
+    with Journal(tmp_path, spec()) as journal:
+        result = run(journal, FakePool(), sources=SOURCES)
+    assert (result.state, result.best) == (RunState.FAILED, None)
+    assert "unknown model 'local'" in result.stop_reason
+
+
+def test_entries_are_shown_recorded_and_left_out_of_a_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafting, "MODEL_OPERATORS", frozenset({Operator.IMPROVE}))
+    entry = Entry(
+        id="E1",
+        state=EntryState.APPROVED,
+        content=EntryContent(
+            kind=EntryKind.TECHNIQUE, title="softmax in one pass", when=When(), action="fuse"
+        ),
+    )
+    first = Sources(SOURCES.initialisers, {})
+    with (
+        serve(answers()) as endpoint,
+        Journal(tmp_path, spec(budget=Budget(evaluations=24))) as journal,
+    ):
+        run(
+            journal,
+            FakePool(),
+            models=models(tmp_path, endpoint.url),
+            library=[entry],
+            sources=first,
+        )
+        improved = [c for c in journal.candidates() if c.parents]
+    assert {candidate.arm for candidate in improved} == {"with", "without"}
+    for candidate in improved:
+        assert candidate.entries == (("E1",) if candidate.arm == "with" else ())
+    shown = [
+        "[E1] softmax in one pass" in request["messages"][1]["content"]
+        for request in endpoint.requests
+    ]
+    assert shown.count(True) >= sum(c.arm == "with" for c in improved) > 0
+
+
+def test_a_demonstration_is_a_first_candidate(tmp_path: Path) -> None:
+    entry = Entry(
+        id="D1",
+        state=EntryState.APPROVED,
+        content=EntryContent(
+            kind=EntryKind.DEMONSTRATION,
+            title="softmax",
+            when=When(operators=("softmax",)),
+            action="start from it",
+            after=source(42),
+        ),
+    )
+
+    class Traced(FakePool):
+        def inspect(self, task: Any) -> Any:
+            nodes = [{"name": "y", "kind": "call", "op": "aten.softmax.int"}]
+            return super().inspect(task).model_copy(update={"graph": {"nodes": nodes}})
+
+    with Journal(tmp_path, spec(model=None)) as journal:
+        run(journal, Traced(), library=[entry], sources=NOTHING)
+        (first,) = journal.candidates()
+    assert (first.origin, first.source) == ("retrieval:D1", source(42))
+    other = tmp_path / "without"
+    with Journal(other, spec(model=None, use_library=False)) as journal:
+        run(journal, Traced(), library=[entry], sources=NOTHING)
+        assert journal.candidates() == []
