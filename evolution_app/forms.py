@@ -16,14 +16,14 @@ from gpu_runner.core.task import Budget
 from gpu_runner.core.verdicts import Precision, Track
 
 DEVICES = [
-    ("auto", "auto: a GPU if the runner has one"),
-    ("cpu", "cpu: interpreter, modelled speed"),
-    ("cuda", "cuda: measured on the runner's GPU"),
+    ("auto", "auto"),
+    ("cpu", "cpu, modelled"),
+    ("cuda", "cuda, measured"),
 ]
 VISIBILITY_NOTES = [
-    (Task.Visibility.PRIVATE, "private: you, and people you name"),
+    (Task.Visibility.PRIVATE, "private"),
     (Task.Visibility.SHARED, "shared with experts"),
-    (Task.Visibility.PUBLIC, "public: everybody with an account"),
+    (Task.Visibility.PUBLIC, "public"),
 ]
 
 

@@ -225,6 +225,13 @@ _FIDELITY_NOTES = {
 }
 
 
+def _place(value: Fidelity, device: str) -> str:
+    """Measured on a device, modelled for a target; the device that ran a modelled check says nothing of its speed."""
+    if not device or (value is Fidelity.MODELLED and device == "cpu"):
+        return ""
+    return f" on {device}" if value is Fidelity.MEASURED else f" for {device}"
+
+
 @register.simple_tag
 def fidelity(value: str, device: str = "") -> SafeString:
     """`measured` or `modelled`, with what that means; stands beside every speedup."""
@@ -234,7 +241,7 @@ def fidelity(value: str, device: str = "") -> SafeString:
         '<span class="fidelity" title="{}">{}{}</span>',
         _FIDELITY_NOTES[Fidelity(value)],
         value,
-        format_html(" on {}", device) if device else "",
+        _place(Fidelity(value), device),
     )
 
 

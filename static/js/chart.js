@@ -87,7 +87,7 @@ foundry.chart = (figure, points) => {
     ]);
     return [
       {},
-      { label: "best", stroke: colour("--kf-best"), width: 2.5, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
+      { label: "best", stroke: colour("--kf-best-line"), width: 6, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } },
       ...perIsland,
     ];
   }
