@@ -15,6 +15,7 @@ from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import State as Life
 from gpu_runner.evaluation.errors import ChildFailed, RunnerError
 from gpu_runner.evolution import engine
+from gpu_runner.evolution.fitness import is_correct, worth
 from gpu_runner.evolution.strategies import strategy_of
 from gpu_runner.evolution.types import Operator, Request
 from gpu_runner.proposals.models import Order, Writer
@@ -195,17 +196,17 @@ def preferred(drafts: Sequence[Draft], words: Sequence[str]) -> Draft | None:
 def failed_moves(parents: Sequence[Candidate], known: Sequence[Candidate]) -> tuple[str, ...]:
     """What was tried on these parents and gained nothing, the latest last."""
     wanted = {parent.id for parent in parents}
-    fitness = max((parent.fitness for parent in parents), default=0.0)
+    best = max(map(worth, parents), default=0.0)
     failed = [
         f"{child.move} -> {_outcome(child)}"
         for child in known
-        if wanted & set(child.parents) and child.state is Life.FINISHED and child.fitness <= fitness
+        if wanted & set(child.parents) and child.state is Life.FINISHED and worth(child) <= best
     ]
     return tuple(failed[-MAX_FAILED_MOVES:])
 
 
 def _outcome(candidate: Candidate) -> str:
-    if candidate.fitness > 0:
+    if is_correct(candidate):
         return f"correct, no faster ({candidate.fitness:.2f})"
     evaluation = candidate.evaluation
     lead = evaluation.lead.title if evaluation and evaluation.lead else ""

@@ -25,7 +25,7 @@ from gpu_runner.core.verdicts import State as Life
 from gpu_runner.drafting import Context, Drafted, Drafter, preferred, unique_drafts
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.evolution import engine, migration, replay, results, seeding, stopping
-from gpu_runner.evolution.fitness import rank_key
+from gpu_runner.evolution.fitness import is_correct, rank_key, worth
 from gpu_runner.evolution.results import RunResult
 from gpu_runner.evolution.types import Operator, Request, State
 from gpu_runner.proposals.models import Models, ProfileError, Profiles
@@ -327,7 +327,7 @@ class _Run:
         parents = [self._candidates[number] for number in child.parents]
         if not parents:
             return
-        parent = max(parents, key=lambda candidate: candidate.fitness)
+        parent = max(parents, key=worth)
         entry = experience.distil(parent, child, self._spec.task, self._report)
         if entry is not None:
             self._ledger.note("nomination", entry.model_dump(mode="json"))
@@ -475,7 +475,7 @@ class _Run:
         best = self._state.best
         if best is None or not _is_measured(best):
             return best
-        others = [c for c in self._candidates.values() if c.fitness > 0 and c.id != best.id]
+        others = [c for c in self._candidates.values() if is_correct(c) and c.id != best.id]
         for candidate in [best, *sorted(others, key=rank_key)][:MAX_PUBLISHED]:
             answer = self._evaluate(candidate)
             if answer.evaluation is None:

@@ -10,7 +10,7 @@ from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.source import fingerprint
 from gpu_runner.core.verdicts import State as Life
 from gpu_runner.evolution import archive, migration, selection
-from gpu_runner.evolution.fitness import beats, earned, rank_key
+from gpu_runner.evolution.fitness import beats, earned, is_correct, rank_key
 from gpu_runner.evolution.strategies import strategy_of
 from gpu_runner.evolution.types import Credit, Island, Operator, Request, State, unique
 
@@ -142,8 +142,8 @@ def _examples(state: State, parents: tuple[Candidate, ...]) -> tuple[Candidate, 
 
 def _culled(members: tuple[Candidate, ...], best: Candidate | None) -> tuple[Candidate, ...]:
     """The fittest correct members and the latest failures; the best of the run always stays."""
-    correct = sorted((m for m in members if m.fitness > 0), key=rank_key)[:MAX_CORRECT]
-    failing = [m for m in members if m.fitness <= 0][-MAX_FAILING:]
+    correct = sorted((m for m in members if is_correct(m)), key=rank_key)[:MAX_CORRECT]
+    failing = [m for m in members if not is_correct(m)][-MAX_FAILING:]
     kept = {m.id for m in (*correct, *failing)} | ({best.id} if best else set())
     return tuple(member for member in members if member.id in kept)
 

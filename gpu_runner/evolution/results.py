@@ -10,7 +10,7 @@ from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.task import RunSpec
 from gpu_runner.core.verdicts import RunState
 from gpu_runner.core.verdicts import State as Life
-from gpu_runner.evolution.fitness import gain
+from gpu_runner.evolution.fitness import gain, is_correct, rank_key, worth
 from gpu_runner.evolution.types import State
 
 
@@ -116,7 +116,7 @@ def moves(candidates: Sequence[Candidate], best: Candidate | None) -> list[Move]
         parents = [by_id[p] for p in child.parents if p in by_id]
         if not parents:
             continue
-        parent = max(parents, key=lambda candidate: candidate.fitness)
+        parent = max(parents, key=worth)
         ratio = gain(child, parent)
         if ratio is not None:
             found.append(
@@ -150,16 +150,16 @@ def _island_results(state: State, candidates: Sequence[Candidate]) -> list[Islan
     results = []
     for island in state.islands:
         made = [candidate for candidate in candidates if candidate.island == island.index]
-        best = max(made, key=lambda candidate: (candidate.fitness, -candidate.id), default=None)
-        has_best = best is not None and best.fitness > 0
+        correct = [candidate for candidate in made if is_correct(candidate)]
+        best = min(correct, key=rank_key, default=None)
         results.append(
             IslandResult(
                 index=island.index,
                 strategy=island.strategy.name,
                 candidates=len(made),
-                correct=sum(candidate.fitness > 0 for candidate in made),
-                best_id=best.id if best and has_best else None,
-                best_speedup=best.fitness if best and has_best else None,
+                correct=len(correct),
+                best_id=best.id if best else None,
+                best_speedup=best.fitness if best and best.fitness > 0 else None,
             )
         )
     return results

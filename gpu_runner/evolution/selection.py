@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.verdicts import Verdict
-from gpu_runner.evolution.fitness import rank_key
+from gpu_runner.evolution.fitness import is_correct, rank_key
 from gpu_runner.evolution.types import Cell, Credit, Island, Operator, State, unique
 
 Applies = Callable[[Operator, tuple[Candidate, ...]], bool]
@@ -69,14 +69,14 @@ def suits(operator: Operator, parent: Candidate) -> bool:
     """Whether an operator can start from this parent: repairs need a failure, all others a correct kernel."""
     if parent.evaluation is None or parent.evaluation.verdict is Verdict.CHEATING:
         return False
-    return (operator in _FAILING_PARENT) != (parent.fitness > 0)
+    return (operator in _FAILING_PARENT) != is_correct(parent)
 
 
 def partner(
     parent: Candidate, candidates: Sequence[Candidate], rng: random.Random
 ) -> Candidate | None:
     """A second parent for a crossover, the fitter the likelier; None where there is nobody else."""
-    others = _by_rank([c for c in candidates if c.fitness > 0 and c.id != parent.id], rng)
+    others = _by_rank([c for c in candidates if is_correct(c) and c.id != parent.id], rng)
     return others[0] if others else None
 
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gpu_runner.core.candidate import Candidate
+from gpu_runner.evolution.fitness import is_correct
 
 
 def unique(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
@@ -66,7 +67,7 @@ class Island:
 
     @property
     def correct(self) -> tuple[Candidate, ...]:
-        return tuple(member for member in self.members if member.fitness > 0)
+        return tuple(member for member in self.members if is_correct(member))
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class State:
         if self.best is None:
             assert not any(island.correct for island in self.islands), "a best was not noticed"
             return
-        assert self.best.fitness > 0
+        assert is_correct(self.best)
         home = self.islands[self.best.island]
         assert any(self.best is member for member in home.members), (
             "the best candidate was lost from its island"

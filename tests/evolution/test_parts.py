@@ -63,6 +63,17 @@ def test_cells_describe_kernels(text: str, profile: dict, cell: Cell) -> None:
     assert archive.cell_of(one) == cell
 
 
+def test_a_correct_candidate_without_a_time_is_better_than_none() -> None:
+    untimed = candidate(1, evaluation=evaluation())
+    assert beats(untimed, None)
+    assert beats(untimed, candidate(9))
+    assert beats(candidate(2, 0.01), untimed)
+    assert not beats(candidate(3, evaluation=evaluation()), untimed)
+    state = told(begin(1), untimed)
+    assert state.best == untimed
+    assert selection.suits(Operator.TUNE, untimed)
+
+
 def test_the_archive_keeps_the_best_of_each_cell() -> None:
     kept = archive.admit(MappingProxyType({}), candidate(1, 2.0))
     kept = archive.admit(kept, candidate(2, 1.0))
