@@ -1,0 +1,55 @@
+"""The compiler initialiser's entry, run in a sandboxed child: a task's source in, standalone candidates out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpu_runner.proposals.child.compiler_capture import VARIANTS, Captured, Refused, capture
+from gpu_runner.proposals.child.compiler_emit import Policy, emit
+from gpu_runner.proposals.child.compiler_program import read_program
+
+
+def compile_source(request: dict[str, Any]) -> dict[str, Any]:
+    """Candidates for a task from the compiler's fusion, one per variant.
+
+    Args:
+        request: `source` of the task, `probe` (module-level integers of the probe task, or None), `track`,
+            `precision`, and `variants`, names of `VARIANTS`.
+
+    Returns:
+        `drafts`, a list of `variant`, `source` and `move`; and `refused`, the reason per variant without a draft.
+    """
+    drafts: list[dict[str, str]] = []
+    refused: dict[str, str] = {}
+    for name in request["variants"]:
+        try:
+            source = candidate(request, name)
+        except Refused as reason:
+            refused[name] = str(reason)
+            continue
+        if any(draft["source"] == source for draft in drafts):
+            refused[name] = "the same program as another variant"
+            continue
+        drafts.append({"variant": name, "source": source, "move": VARIANTS[name].move})
+    return {"drafts": drafts, "refused": refused}
+
+
+def candidate(request: Mapping[str, Any], variant: str) -> str:
+    captured = capture(request["source"], request["probe"], VARIANTS[variant])
+    program = read_program(captured.program)
+    policy = _policy(captured, request["track"], request["precision"])
+    if not policy.own_kernels and not program.kernels:
+        raise Refused("the compiler leaves the whole task to libraries, so there is no own kernel")
+    title = "The compiler's fusion of the task as plain Triton."
+    return emit(request["source"], captured, program, policy, title)
+
+
+def _policy(captured: Captured, track: str, precision: str) -> Policy:
+    def exactness(tf32_by_reference: bool) -> str:
+        allowed = precision == "tf32" or (precision == "reference" and tf32_by_reference)
+        return "tf32" if allowed else "ieee"
+
+    return Policy(
+        own_kernels=track == "own_kernels",
+        matmul=exactness(captured.matmul_tf32),
+        convolution=exactness(captured.convolution_tf32),
+    )

@@ -1,0 +1,400 @@
+"""Have inductor write its Triton program for a task, without a GPU and without the task's memory.
+
+The task is built under fake tensors, traced with symbolic sizes and lowered by inductor up to the point where it would
+load the code; a driver that stands in for the device answers what code generation asks. Decisions that inductor takes
+on static sizes (persistent reductions) are taken on the full size instead, so that one program fits every size.
+"""
+
+import os
+import tempfile
+import types
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import nn
+
+from gpu_runner.core.probe import sizes, with_assignments
+from gpu_runner.proposals.child.compiler_functions import convolution, symbolic_functions
+from gpu_runner.proposals.child.compiler_sizes import Expression, Sizes
+
+
+class Refused(Exception):
+    """No program for this task; the message says why, for people."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of compiling. `persistent_limit`: longest row that one program keeps on the chip as a whole."""
+
+    name: str
+    move: str
+    persistent_limit: int = 16384
+    split_reductions: bool = False
+
+
+VARIANTS = {
+    variant.name: variant
+    for variant in (
+        Variant("default", "the compiler's fusion, rows kept on the chip as a whole"),
+        Variant("looped", "the compiler's fusion, reductions in a loop", persistent_limit=0),
+        Variant("split", "the compiler's fusion, long reductions split", split_reductions=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A number that a module of the model carries and that depends on the size, such as `blocks.0.n_heads`."""
+
+    module: str
+    name: str
+    value: Any
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}.{self.name}" if self.module else self.name
+
+
+@dataclass
+class Built:
+    """A task's model and inputs as fake tensors, and the module-level integers they came from."""
+
+    namespace: dict[str, Any]
+    model: nn.Module
+    inputs: list[Any]
+
+    @property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers by their path; a tied one once."""
+        return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+
+
+@dataclass
+class Captured:
+    """Inductor's program for a task and what its arguments are.
+
+    `arguments` are in the order of the program's: the name of a size, `self.PATH` for parameters and buffers, or
+    `input:N` for the N-th input. `symbols` maps inductor's names of sizes to ours. `floats` maps the stand-in values
+    of float attributes that depend on the size, as they stand in the program, to the attributes' paths.
+    """
+
+    program: str
+    arguments: list[str]
+    symbols: dict[str, str]
+    sizes: Sizes
+    shapes: dict[str, tuple[int | Expression, ...]]
+    dtypes: dict[str, str]
+    attributes: dict[str, str] = field(default_factory=dict)
+    floats: dict[str, str] = field(default_factory=dict)
+    matmul_tf32: bool = False
+    convolution_tf32: bool = False
+    output_is_tuple: bool = False
+
+
+def build(source: str, assignments: dict[str, int]) -> Built:
+    """Run a task's source with other module-level integers and build its model and inputs, all without memory."""
+    module = types.ModuleType("task")
+    text = with_assignments(source, assignments) if assignments else source
+    exec(compile(text, "task.py", "exec"), module.__dict__)
+    names = module.__dict__
+    if "Model" not in names:
+        raise Refused("the task is a function, not a module")
+    model = names["Model"](*names.get("get_init_inputs", list)())
+    return Built(names, model, list(names["get_inputs"]()))
+
+
+def capture(source: str, probe: dict[str, int] | None, variant: Variant) -> Captured:
+    """Inductor's program for the task in `source`.
+
+    Args:
+        probe: the module-level integers of the probe task; None if it is the full task.
+
+    Raises:
+        Refused: the task cannot be compiled into a program of plain launches.
+    """
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        full = build(source, {})
+        small = build(source, probe or {})
+    values = {size.key: size.value for size in sizes(source)}
+    return _Capture(full, small, Sizes.of(values, probe or {}), variant).run()
+
+
+class _Capture:
+    def __init__(self, full: Built, small: Built, sizes: Sizes, variant: Variant) -> None:
+        from torch._subclasses import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        self.full, self.small, self.sizes, self.variant = full, small, sizes, variant
+        self.env = ShapeEnv(duck_shape=False)
+        self.mode = FakeTensorMode(shape_env=self.env)
+        self.symint: dict[str, Any] = {}
+        self.shapes: dict[str, tuple[int | Expression, ...]] = {}
+        self.floats: dict[str, str] = {}
+
+    def run(self) -> Captured:
+        integers, floats = self._attributes()
+        tensors = {f"self.{path}": tensor for path, tensor in self.full.tensors.items()}
+        others = {f"self.{path}": tensor for path, tensor in self.small.tensors.items()}
+        for place, value in enumerate(self.full.inputs):
+            tensors[f"input:{place}"] = value
+            others[f"input:{place}"] = self.small.inputs[place]
+        fakes = {name: self._fake(name, tensors[name], others[name]) for name in tensors}
+        for attribute in integers:
+            self._size_attribute(attribute)
+        for attribute in floats:
+            self._stand_in(attribute)
+        names = [*self.symint, *fakes]
+        arguments = [*self.symint.values(), *fakes.values()]
+        graph = self._trace(names, arguments)
+        self._refuse_effects(graph)
+        return Captured(
+            program=self._program(graph, arguments),
+            arguments=names,
+            symbols={str(symint.node.expr): name for name, symint in self.symint.items()},
+            sizes=self.sizes,
+            shapes=self.shapes,
+            dtypes={
+                name: str(fake.dtype).removeprefix("torch.")
+                for name, fake in fakes.items()
+                if isinstance(fake, torch.Tensor)
+            },
+            attributes={a.path: self._attribute_text(a) for a in integers},
+            floats=self.floats,
+            matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
+            convolution_tf32=torch.backends.cudnn.allow_tf32,
+            output_is_tuple=isinstance(self.output, tuple | list),
+        )
+
+    # Sizes ----------------------------------------------------------------------------------------------------------
+
+    def _symbol(self, name: str) -> Any:
+        """The symbolic integer of a size, made at its first use."""
+        if name not in self.symint:
+            from torch._dynamo.source import ConstantSource
+            from torch.fx.experimental.symbolic_shapes import DimDynamic
+            from torch.utils._sympy.value_ranges import ValueRanges
+
+            source = ConstantSource(name)
+            value = self.sizes.symbols[name][0]
+            symbol = self.env.create_symbol(value, source, dynamic_dim=DimDynamic.DYNAMIC)
+            self.env.var_to_range[symbol] = ValueRanges(2, value)
+            self.symint[name] = self.env.create_symintnode(symbol, hint=value, source=source)
+        return self.symint[name]
+
+    def _symbolic(self, expression: Expression) -> Any:
+        names = {name: self._symbol(name) for name in self.sizes.symbols if name in expression.text}
+        return eval(expression.text, {"__builtins__": {}}, names)
+
+    def _dimension(self, full: int, probe: int, fallback: str) -> tuple[Any, int | Expression]:
+        expression = self.sizes.expression(full, probe, fallback)
+        return (full, full) if expression is None else (self._symbolic(expression), expression)
+
+    def _fake(self, name: str, full: Any, small: Any) -> Any:
+        """A fake tensor with symbolic sizes for a parameter, buffer or input; other inputs must be constants."""
+        if not isinstance(full, torch.Tensor):
+            if full != small:
+                raise Refused(f"{name} is no tensor and differs between full and probe size")
+            return full
+        plain = name.replace("self.", "").replace("input:", "input").replace(".", "_")
+        dimensions = [
+            self._dimension(a, b, f"{plain}_size{axis}")
+            for axis, (a, b) in enumerate(zip(full.shape, small.shape, strict=True))
+        ]
+        self.shapes[name] = tuple(description for _, description in dimensions)
+        with self.mode:
+            fake = torch.empty([size for size, _ in dimensions], dtype=full.dtype, device="cpu")
+            order = sorted(range(full.dim()), key=lambda axis: -full.stride(axis))
+            if full.is_contiguous():
+                return fake
+            if not full.permute(order).is_contiguous():
+                raise Refused(f"{name} is neither contiguous nor a permutation of it")
+            back = sorted(range(full.dim()), key=order.__getitem__)
+            permuted = torch.empty([dimensions[axis][0] for axis in order], dtype=full.dtype)
+            return permuted.permute(back)
+
+    # Attributes -----------------------------------------------------------------------------------------------------
+
+    def _attributes(self) -> tuple[list[Attribute], list[Attribute]]:
+        """Integer (or tuple) and float attributes of modules that differ between full and probe size."""
+        integers, floats = [], []
+        small = dict(self.small.model.named_modules())
+        for path, module in self.full.model.named_modules():
+            for name, value in vars(module).items():
+                other = vars(small[path]).get(name)
+                if name.startswith("_") or type(value) is not type(other) or value is other:
+                    continue
+                if isinstance(value, float) and value != other:
+                    floats.append(Attribute(path, name, value))
+                elif _is_size(value) and value != other:
+                    integers.append(Attribute(path, name, (value, other)))
+        return integers, floats
+
+    def _size_attribute(self, attribute: Attribute) -> None:
+        module = self.full.model.get_submodule(attribute.module)
+        full, probe = attribute.value
+        fallback = attribute.path.replace(".", "_")
+        if isinstance(full, int):
+            symbolic = self._dimension(full, probe, fallback)[0]
+        else:
+            symbolic = tuple(
+                self._dimension(a, b, f"{fallback}{place}")[0]
+                for place, (a, b) in enumerate(zip(full, probe, strict=True))
+            )
+        setattr(module, attribute.name, symbolic)
+
+    def _attribute_text(self, attribute: Attribute) -> str:
+        full, probe = attribute.value
+        if not isinstance(full, int):
+            return ""
+        expression = self.sizes.expression(full, probe, attribute.path.replace(".", "_"))
+        return expression.text if expression else ""
+
+    def _stand_in(self, attribute: Attribute) -> None:
+        """Give a float attribute a value that can be recognised in the program."""
+        module = self.full.model.get_submodule(attribute.module)
+        stand_in = attribute.value * (1 + 1e-7 * (len(self.floats) + 1))
+        self.floats[repr(stand_in)] = attribute.path
+        setattr(module, attribute.name, stand_in)
+
+    # Tracing and lowering -------------------------------------------------------------------------------------------
+
+    def _trace(self, names: list[str], arguments: list[Any]) -> torch.fx.GraphModule:
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        def forward(*values: Any) -> Any:
+            given = dict(zip(names, values, strict=True))
+            state = {n.removeprefix("self."): v for n, v in given.items() if n.startswith("self.")}
+            inputs = [value for name, value in given.items() if name.startswith("input:")]
+            self.output = torch.func.functional_call(self.full.model, state, tuple(inputs))
+            return self.output
+
+        with torch.no_grad(), self.mode, symbolic_functions():
+            return make_fx(forward, tracing_mode="real", pre_dispatch=True)(*arguments)
+
+    def _refuse_effects(self, graph: torch.fx.GraphModule) -> None:
+        for node in graph.graph.nodes:
+            if node.op == "get_attr":
+                raise Refused(f"uses a tensor that is neither input, parameter nor buffer: {node}")
+            target = node.target
+            if not isinstance(target, torch._ops.OpOverload):
+                continue
+            if torch.Tag.nondeterministic_seeded in target.tags and not _is_off(node):
+                raise Refused(f"draws random numbers ({target})")
+            if "batch_norm" in target.name() and any(a is True for a in node.args[5:6]):
+                raise Refused("batch normalisation in training mode changes its running statistics")
+            if target._schema.is_mutable and node.args[0].op == "placeholder":
+                raise Refused(f"changes an input or a buffer in place ({target})")
+
+    def _program(self, graph: torch.fx.GraphModule, arguments: list[Any]) -> str:
+        from torch._inductor.compile_fx import compile_fx
+
+        with _code_generation_only(self.variant) as programs:
+            try:
+                with torch.no_grad():
+                    compile_fx(graph, arguments)
+            except _Stop:
+                pass
+        if not programs:
+            raise Refused("there is nothing to compute")
+        return programs[0]
+
+
+def _is_size(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and all(type(item) is int for item in value)
+    return type(value) is int
+
+
+def _is_off(node: torch.fx.Node) -> bool:
+    """Dropout that does nothing, in evaluation mode or with probability 0."""
+    return "dropout" in str(node.target) and (node.args[1] == 0 or node.args[2] is False)
+
+
+# Inductor without a device ------------------------------------------------------------------------------------------
+
+
+class _Stop(BaseException):
+    """Ends a compilation once its program is written."""
+
+
+class _NoDevice:
+    """What inductor asks of Triton's driver while it generates code."""
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def get_benchmarker(self) -> None:
+        return None
+
+
+def _without_scaled_softmax(joint_graph: Any) -> None:
+    """Forget the rewriting of `softmax(x * scale)` that guards against an infinite scale: it hides the softmax."""
+    unwanted = (joint_graph.mul_softmax_pattern, joint_graph.div_softmax_pattern)
+    for patterns in joint_graph.pass_patterns:
+        for entries in patterns.patterns.values():
+            entries[:] = [e for e in entries if getattr(e, "handler", None) not in unwanted]
+
+
+@contextmanager
+def _code_generation_only(variant: Variant) -> Iterator[list[str]]:
+    """Inductor writes Triton for fake CPU tensors and stops before loading it; the programs gather in the list."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp(prefix="inductor"))
+    import triton
+    from torch._inductor import config, lowering
+    from torch._inductor.choices import InductorChoices
+    from torch._inductor.fx_passes import fuse_attention, joint_graph
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.virtualized import V
+
+    triton.runtime.driver.set_active(_NoDevice())
+    programs: list[str] = []
+    generate = GraphLowering.codegen
+
+    def stop_after(self: GraphLowering) -> Any:
+        wrapper, *_ = generate(self)
+        programs.append(getattr(wrapper, "value", wrapper))
+        raise _Stop
+
+    def persistent(features: Any, cooperative_reduction: bool) -> bool:
+        inner = features.get_reduction_hint().name == "INNER"
+        limit = variant.persistent_limit if inner else min(64, variant.persistent_limit)
+        return V.graph.sizevars.optimization_hint(features.reduction_numel) <= limit
+
+    settings = {
+        "cpu_backend": "triton",
+        "force_disable_caches": True,
+        "compile_threads": 1,
+        "allow_buffer_reuse": False,
+        "inplace_buffers": False,
+        "split_reductions": variant.split_reductions,
+        "layout_optimization": False,
+        "comprehensive_padding": False,
+        "triton.max_tiles": 2,
+    }
+    with ExitStack() as stack:
+        stack.enter_context(config.patch(settings))
+        stack.enter_context(patch.object(GraphLowering, "codegen", stop_after))
+        choices = "should_use_persistent_reduction"
+        stack.enter_context(patch.object(InductorChoices, choices, staticmethod(persistent)))
+        stack.enter_context(patch.object(lowering, "use_two_step_variance", lambda *a, **k: False))
+        _without_scaled_softmax(joint_graph)
+        # Attention written out stays written out: the compiler's own call for it belongs to a library.
+        stack.enter_context(patch.object(fuse_attention, "_sfdp_init", lambda *a, **k: None))
+        own = {torch.ops.aten.convolution.default: convolution}
+        stack.enter_context(patch.dict(lowering.lowerings, own))
+        yield programs

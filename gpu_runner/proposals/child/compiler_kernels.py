@@ -1,0 +1,916 @@
+"""Rewrite one of inductor's kernels as a plain Triton function that a person would want to read.
+
+What the runtime would supply becomes parameters (block sizes, numbers that depend on the size) or plain `tl`
+(`triton_helpers`, `tl_math`). Then the usual clean-up: copies and constants propagated, casts to the type that a value
+has already dropped, dead code removed, values that are used once written where they are used, and names given.
+"""
+
+import ast
+import copy
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from gpu_runner.proposals.child.compiler_capture import Refused
+from gpu_runner.proposals.child.compiler_helpers import HELPERS, NATIVE
+from gpu_runner.proposals.child.compiler_program import Kernel
+from gpu_runner.proposals.child.compiler_text import (
+    Names,
+    Rename,
+    Replace,
+    Rewrite,
+    expression,
+    is_number,
+    layout,
+    loads,
+    same,
+    simplify_sizes,
+)
+
+_INLINE = 72
+"""Longest expression that is written where its value is used instead of getting a name."""
+
+_ELEMENTS = {
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp64": "float64",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "i1": "int1",
+}
+_INTEGERS = {"int64", "int32", "int16", "int8", "uint8", "index"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the emitted kernel. `source` is an index into the launch's arguments, or host code."""
+
+    name: str
+    source: int | ast.expr
+
+
+@dataclass
+class PlainKernel:
+    """The emitted function: `text` without its helpers, and how it is launched.
+
+    `extents` gives the number of elements along each block parameter as host code with the launch's arguments as
+    `_0`, `_1`, ...; `axes` are the block parameters that the grid runs over, in the grid's order.
+    """
+
+    name: str
+    text: str
+    parameters: list[Parameter]
+    kind: str
+    axes: list[str]
+    blocks: dict[str, str]
+    helpers: dict[str, str] = field(default_factory=dict)
+    needs_libdevice: bool = False
+
+
+def placeholder(index: int) -> str:
+    return f"_{index}"
+
+
+class KernelRewriter:
+    """Rewrites one kernel.
+
+    Args:
+        wishes: for every argument that is no constexpr, the name it would like.
+        host: for every argument, the host's expression; equal ones become one parameter.
+        floats: stand-in values of size-dependent constants, as text, and the host's expression of each.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        name: str,
+        wishes: Sequence[str],
+        host: Sequence[str],
+        floats: Mapping[str, str],
+    ) -> None:
+        self.kernel, self.name, self.floats = kernel, name, floats
+        signature = kernel.signature
+        self.arguments = kernel.arguments
+        self.wishes = dict(zip(self.arguments, wishes, strict=True))
+        self.host = dict(zip(self.arguments, host, strict=True))
+        self.pointers = {a for a in self.arguments if signature[a].startswith("*")}
+        self.sizes = [a for a in self.arguments if a not in self.pointers]
+        self.body = copy.deepcopy(kernel.tree.body)
+        self.types: dict[str, str] = {}
+        self.zero_outside: set[str] = set()
+        self.below: dict[str, ast.expr] = {}
+        self.naturals: set[str] = set(self.sizes)
+        self.extra: dict[str, ast.expr] = {}
+        self.helpers: dict[str, str] = {}
+        self.needs_libdevice = False
+        self.axes = self._axes()
+
+    # Structure ------------------------------------------------------------------------------------------------------
+
+    def _axes(self) -> list[str]:
+        """The prefixes of inductor's axes, outermost first: y, x, r0_."""
+        prefixes: list[str] = [
+            str(prefix) for prefix in ("z", "y", "x", "r0_") if prefix in self.kernel.size_hints
+        ]
+        if "r1_" in self.kernel.size_hints or "z" in prefixes:
+            raise Refused("a kernel has more axes than are handled")
+        return prefixes
+
+    def _axis_names(self) -> dict[str, str]:
+        """Rows and columns for two axes, offsets for one."""
+        if len(self.axes) == 1:
+            return {self.axes[0]: ""}
+        return dict(zip(self.axes[-2:], ("row", "col"), strict=True)) | (
+            {"y": "outer"} if len(self.axes) == 3 else {}
+        )
+
+    def rewrite(self) -> PlainKernel:
+        self._merge_equal_arguments()
+        self._separate_loops()
+        self._fixed_numbers()
+        self._swap_grid_axes()
+        self.body = self._statements(self.body)
+        self._propagate()
+        self._hoist_numbers()
+        for _ in range(3):
+            self._remove_dead()
+            self._inline()
+        return self._named()
+
+    def _merge_equal_arguments(self) -> None:
+        """Two sizes that are the same number at every launch become one; the more telling name wins."""
+        merged: dict[str, ast.expr] = {}
+        first: dict[str, str] = {}
+        for argument in sorted(self.sizes, key=lambda a: not a.endswith("numel")):
+            if argument == "xnumel" and self.host[argument] == "1":
+                continue
+            known = first.setdefault(self.host[argument], argument)
+            if known != argument:
+                merged[argument] = ast.Name(known, ast.Load())
+        self.body = [Replace(merged).visit(node) for node in self.body]
+
+    def _separate_loops(self) -> None:
+        """Names that every loop sets anew get one name per loop, so that all but accumulators are set once."""
+        for number, loop in enumerate(node for node in self.body if isinstance(node, ast.For)):
+            written: set[str] = set()
+            carried: set[str] = set()
+            for node in loop.body:
+                carried |= set(loads(node)) - written
+                written |= set(_targets(node))
+            own = {name: f"{name}__{number}" for name in written - carried}
+            own |= {name: f"{name}__{number}" for name in _targets(loop)}
+            renamed = Rename(own).visit(loop)
+            renamed.target = Rename(own).visit(loop.target)
+
+    def _fixed_numbers(self) -> None:
+        """Numbers that inductor writes into the body: block sizes become parameters, fixed extents constants."""
+        values: dict[str, ast.expr] = {"rnumel": ast.Name("r0_numel", ast.Load())}
+        kept = []
+        for node in self.body:
+            match node:
+                case ast.AnnAssign(target=ast.Name(id="RBLOCK")):
+                    values["RBLOCK"] = ast.Name("R0_BLOCK", ast.Load())
+                case ast.AnnAssign(target=ast.Name()):
+                    pass
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant() as value) if (
+                    name.endswith("numel")
+                ):
+                    values[name] = value
+                case ast.Assign(targets=[ast.Name(id="rnumel")]):
+                    pass
+                case _:
+                    kept.append(node)
+        if isinstance(values.get("r0_numel"), ast.Constant):
+            values["rnumel"] = values["r0_numel"]
+        self.body = [Replace(values).visit(node) for node in kept]
+        self.fixed = values
+
+    # Statements -----------------------------------------------------------------------------------------------------
+
+    def _statements(self, nodes: Sequence[ast.stmt]) -> list[ast.stmt]:
+        return [new for node in nodes if (new := self._statement(node)) is not None]
+
+    def _statement(self, node: ast.stmt) -> ast.stmt | None:
+        match node:
+            case ast.For():
+                start = node.target
+                assert isinstance(start, ast.Name)
+                self.types[start.id] = "index"
+                node.iter = Rewrite(self._rule).visit(node.iter)
+                node.body = self._statements(node.body)
+                return node
+            case ast.Expr(value=ast.Call() as call):
+                if ast.unparse(call.func) in ("tl.device_assert", "tl.debug_barrier"):
+                    return None
+                node.value = Rewrite(self._rule).visit(node.value)
+                return node
+            case ast.Assign(targets=[target]):
+                return self._assignment(node, target)
+        raise Refused(f"a kernel has the line {ast.unparse(node)[:80]}")
+
+    def _assignment(self, node: ast.Assign, target: ast.expr) -> ast.stmt:
+        if isinstance(target, ast.Tuple) and len(target.elts) == 1:
+            node.targets = [target.elts[0]]
+            return self._assignment(node, target.elts[0])
+        node.value = simplify_sizes(Rewrite(self._rule).visit(node.value))
+        if isinstance(target, ast.Name):
+            self.types[target.id] = self._type(node.value)
+            self._bounds(target.id, node.value)
+            if not target.id.startswith("_tmp") and self._is_zero_outside(node.value):
+                self.zero_outside.add(target.id)
+        elif isinstance(target, ast.Tuple):
+            for element in target.elts:
+                assert isinstance(element, ast.Name)
+                self.types[element.id] = "float32"
+        return node
+
+    def _bounds(self, name: str, value: ast.expr) -> None:
+        """Remember which indices cannot be negative and which are below a size."""
+        if name.startswith(("xindex", "yindex", "r0_index")) or self._is_natural(value):
+            self.naturals.add(name)
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
+            self.below[name] = value.right
+
+    def _is_natural(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Name(id=name):
+                return name in self.naturals
+            case ast.Constant(value=int() as value):
+                return value >= 0
+            case ast.BinOp(op=ast.Add() | ast.Mult() | ast.FloorDiv() | ast.Mod()):
+                return self._is_natural(node.left) and self._is_natural(node.right)
+        return False
+
+    def _type(self, node: ast.expr) -> str:
+        """The dtype of an expression: "index" for sizes and indices, "number" for constants, "" if not known."""
+        match node:
+            case ast.Name(id=name):
+                if name in self.types:
+                    return self.types[name]
+                return "index" if name in self.sizes or name.endswith("BLOCK") else ""
+            case ast.Constant():
+                return "number"
+            case ast.UnaryOp(operand=operand):
+                return self._type(operand)
+            case ast.Compare():
+                return "int1"
+            case ast.BinOp(left=left, right=right):
+                return _common(self._type(left), self._type(right))
+            case ast.Subscript(value=value):
+                return self._type(value)
+            case ast.Call(func=ast.Attribute(attr="to"), args=[dtype]):
+                return ast.unparse(dtype).removeprefix("tl.")
+            case ast.Call(func=function, args=arguments):
+                return self._result(ast.unparse(function), arguments)
+        return ""
+
+    def _result(self, function: str, arguments: Sequence[ast.expr]) -> str:
+        if function == "tl.load":
+            pointer = next((n for n in loads(arguments[0]) if n in self.pointers), "")
+            return _ELEMENTS.get(self.kernel.signature.get(pointer, "").removeprefix("*"), "")
+        if function in ("tl.full", "tl.zeros"):
+            return ast.unparse(arguments[-1]).removeprefix("tl.")
+        if function == "tl.where":
+            return _common(self._type(arguments[1]), self._type(arguments[2]))
+        if function in ("tl.arange", "tl.program_id", "tl.num_programs"):
+            return "index"
+        if function == "float":
+            return "number"
+        return self._type(arguments[0]) if arguments else ""
+
+    # Rules on expressions -------------------------------------------------------------------------------------------
+
+    def _rule(self, node: ast.expr) -> ast.expr | None:
+        match node:
+            case ast.Constant(value=float() as value) if repr(value) in self.floats:
+                path = self.floats[repr(value)]
+                return self._number(path.split(".")[-1], expression(f"self.{path}"))
+            case ast.Subscript(value=value, slice=ast.Slice(lower=None, upper=None, step=None)):
+                return value
+            case ast.Compare(left=left, ops=[ast.GtE()], comparators=[right]) if is_number(
+                right, 0
+            ) and self._is_natural(left):
+                return ast.Constant(True)
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Lt()], comparators=[right]) if (
+                name in self.below and same(self.below[name], right)
+            ):
+                return ast.Constant(True)
+            case ast.BinOp(op=ast.BitAnd(), left=left, right=right):
+                if _is_true(left):
+                    return right
+                return left if _is_true(right) else None
+            case ast.Call(func=ast.Attribute(value=value, attr="to"), args=[dtype], keywords=[]):
+                return self._cast(value, ast.unparse(dtype).removeprefix("tl."))
+            case ast.Call(func=function):
+                return self._call(node, ast.unparse(function))
+        return None
+
+    def _cast(self, value: ast.expr, dtype: str) -> ast.expr | None:
+        has = self._type(value)
+        if has == dtype or (has == "number" and dtype not in _INTEGERS):
+            return value
+        if has == "index" and not any(isinstance(n, ast.Call) for n in ast.walk(value)):
+            return value
+        return None
+
+    def _call(self, node: ast.Call, function: str) -> ast.expr | None:
+        module, _, name = function.rpartition(".")
+        if function == "tl.full":
+            return self._full(node)
+        if function == "tl.zeros" and isinstance(node.args[0], ast.List):
+            return ast.Call(node.func, [_as_tuple(node.args[0]), *node.args[1:]], [])
+        if name == "broadcast_to" and module != "tl":
+            return self._single_index(node)
+        if function == "tl.broadcast_to":
+            return node.args[0] if self._type(node.args[0]) not in ("number", "index") else None
+        if function in ("tl.load", "tl.store"):
+            return self._access(node, function)
+        if function == "tl.where":
+            return self._where(node)
+        if function == "tl.range":
+            return ast.Call(ast.Name("range", ast.Load()), node.args, [])
+        if function == "tl.associative_scan":
+            return self._scan(node)
+        if module == "triton_helpers":
+            return self._helper(node, name)
+        if module in ("libdevice", "tl_math"):
+            return self._math(node, name)
+        return None
+
+    def _full(self, node: ast.Call) -> ast.expr | None:
+        shape, value, dtype = node.args
+        if not isinstance(shape, ast.List):
+            return None
+        if all(is_number(size, 1) for size in shape.elts):
+            return value
+        if isinstance(value, ast.Constant) and value.value is True:
+            return value
+        size = _as_tuple(shape)
+        if is_number(value, 0):
+            return ast.Call(expression("tl.zeros"), [size, dtype], [])
+        return ast.Call(expression("tl.full"), [size, value, dtype], [])
+
+    def _single_index(self, node: ast.Call) -> ast.expr | None:
+        """The address of a result that is one number: the row, of which there is one."""
+        assert isinstance(node.func, ast.Attribute)
+        if is_number(node.func.value, 0):
+            return ast.Name("xindex", ast.Load())
+        return None
+
+    def _access(self, node: ast.Call, function: str) -> ast.expr:
+        """Loads and stores with the mask by name and without what is implied."""
+        first = 1 if function == "tl.load" else 2
+        arguments = list(node.args[:first])
+        arguments[0] = simplify_sizes(arguments[0])
+        mask = next((k.value for k in node.keywords if k.arg == "mask"), None)
+        if len(node.args) > first:
+            mask = node.args[first]
+        keywords = []
+        if function == "tl.store" and self.host.get("xnumel") == "1":
+            mask = expression("xindex < 1")
+        if mask is not None and not _is_none(mask) and not _is_true(mask):
+            keywords = [ast.keyword("mask", mask)]
+            keywords += [k for k in node.keywords if k.arg == "other"]
+        if self.kernel.kind == "reduction":
+            keywords += [k for k in node.keywords if k.arg == "eviction_policy"]
+        return ast.Call(node.func, arguments, keywords)
+
+    def _where(self, node: ast.Call) -> ast.expr | None:
+        """Rows beyond the end compute nonsense that nobody stores; only columns must be masked in a reduction."""
+        condition, value, other = node.args
+        masks = set(loads(condition))
+        if not masks or not all(name.split("__")[0] in _MASKS for name in masks):
+            return None
+        columns = [name for name in sorted(masks) if name.startswith("r0_mask")]
+        if not columns or (is_number(other, 0) and self._is_zero_outside(value)):
+            return value
+        return ast.Call(node.func, [ast.Name(columns[0], ast.Load()), value, other], [])
+
+    def _is_zero_outside(self, value: ast.expr) -> bool:
+        """Whether a value is 0 beyond the last column because it was loaded so."""
+        match value:
+            case ast.Name(id=name):
+                return name in self.zero_outside
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                return self._is_zero_outside(left) and self._is_zero_outside(right)
+            case ast.Call(func=ast.Attribute(value=inner, attr="to")):
+                return self._is_zero_outside(inner)
+            case ast.Call(func=function, keywords=keywords) if ast.unparse(function) == "tl.load":
+                given = {k.arg: k.value for k in keywords}
+                masked = "mask" in given and any(
+                    name.startswith("r0_mask") for name in loads(given["mask"])
+                )
+                return masked and "other" in given and is_number(given["other"], 0)
+        return False
+
+    def _scan(self, node: ast.Call) -> ast.expr:
+        values, axis, function = node.args
+        assert isinstance(values, ast.Tuple)
+        helper = next((h for h in self.kernel.helpers if h.name == ast.unparse(function)), None)
+        plain = _plain_scan(helper) if helper else None
+        if len(values.elts) != 1 or plain is None:
+            raise Refused("a scan with an operation of its own")
+        return ast.Call(expression(plain), [values.elts[0], axis], [])
+
+    def _helper(self, node: ast.Call, name: str) -> ast.expr:
+        if name in ("maximum", "minimum"):
+            a, b = node.args
+            if self._type(a) == "number":
+                a, b = b, a
+            nan = [ast.keyword("propagate_nan", expression("tl.PropagateNan.ALL"))]
+            return ast.Call(expression(f"tl.{name}"), [a, b], nan)
+        if name in ("max2", "min2"):
+            return ast.Call(expression(f"tl.{name[:3]}"), node.args, [])
+        if name == "any":
+            value = ast.Call(ast.Attribute(node.args[0], "to"), [expression("tl.int32")], [])
+            return ast.Call(expression("tl.max"), [value, node.args[1]], [])
+        if name == "promote_to_tensor":
+            return node.args[0]
+        if name in ("div_floor_integer", "remainder_integer"):
+            operator = ast.FloorDiv() if name == "div_floor_integer" else ast.Mod()
+            return ast.BinOp(node.args[0], operator, node.args[1])
+        if name not in HELPERS:
+            raise Refused(f"a kernel needs the compiler's helper {name}")
+        helper = HELPERS[name]
+        for needed in helper.needs:
+            self.helpers[needed] = HELPERS[needed].text
+        self.helpers[helper.name] = helper.text
+        arguments = node.args[: helper.arguments]
+        return ast.Call(ast.Name(helper.name, ast.Load()), arguments, [])
+
+    def _math(self, node: ast.Call, name: str) -> ast.expr:
+        if name in NATIVE:
+            return ast.Call(expression(f"tl.{NATIVE[name]}"), node.args, [])
+        self.needs_libdevice = True
+        return ast.Call(expression(f"libdevice.{name}"), node.args, [])
+
+    # Numbers that the host computes -----------------------------------------------------------------------------------
+
+    def _number(self, wish: str, host: ast.expr) -> ast.expr:
+        """A new scalar parameter with the host's value."""
+        for name, known in self.extra.items():
+            if same(known, host):
+                return ast.Name(name, ast.Load())
+        name = Names([*self.arguments, *self.extra]).new(wish)
+        self.extra[name] = host
+        self.types[name] = "float32"
+        return ast.Name(name, ast.Load())
+
+    def _hoist_numbers(self) -> None:
+        """Functions of sizes alone, such as 1 / sqrt(head_dim), are computed once on the host."""
+
+        def hoisted(node: ast.expr) -> ast.expr:
+            if self._is_size_function(node):
+                return self._number("factor", _on_host(node, self.arguments))
+            for field_name, value in ast.iter_fields(node):
+                if isinstance(value, ast.expr):
+                    setattr(node, field_name, hoisted(value))
+                elif isinstance(value, list):
+                    items = [hoisted(v) if isinstance(v, ast.expr) else v for v in value]
+                    setattr(node, field_name, items)
+            return node
+
+        for node in _walk(self.body):
+            if isinstance(node, ast.Assign):
+                node.value = hoisted(node.value)
+
+    def _is_size_function(self, node: ast.expr) -> bool:
+        calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+        names = [n for n in loads(node) if n not in _MODULES]
+        known = bool(names) and all(name in self.sizes for name in names)
+        return known and any(ast.unparse(c.func).split(".")[0] in _MODULES for c in calls)
+
+    # Clean-up -------------------------------------------------------------------------------------------------------
+
+    def _propagate(self) -> None:
+        """Copies and constants replace the names they were given."""
+        counts = Counter(name for node in _walk(self.body) for name in _targets(node))
+        values: dict[str, ast.expr] = {}
+        before: dict[str, str] = {}
+        for node in _walk(self.body):
+            if isinstance(node, ast.For):
+                before = dict(before)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                node.value = simplify_sizes(
+                    Rewrite(self._rule).visit(Replace(values).visit(node.value))
+                )
+                name, value = node.targets[0].id, node.value
+                if counts[name] == 1 and (known := self._known(value, before, counts)):
+                    value = node.value = ast.Name(known, ast.Load())
+                elif counts[name] == 1:
+                    before[ast.dump(value)] = name
+                settled = isinstance(value, ast.Name) and counts[value.id] <= 1
+                if counts[name] == 1 and (settled or _is_constant(value)):
+                    values[name] = value
+            elif isinstance(node, ast.Assign | ast.Expr):
+                node.value = Rewrite(self._rule).visit(Replace(values).visit(node.value))
+            elif isinstance(node, ast.For):
+                node.iter = Replace(values).visit(node.iter)
+
+    def _known(
+        self, value: ast.expr, before: Mapping[str, str], counts: Mapping[str, int]
+    ) -> str | None:
+        """The name that already holds this value; for arithmetic on values that are set once."""
+        if not isinstance(value, ast.BinOp | ast.Compare):
+            return None
+        name = before.get(ast.dump(value))
+        in_loop = any(counts[n] > 1 for n in loads(value))
+        return None if in_loop else name
+
+    def _remove_dead(self) -> None:
+        while True:
+            used = Counter(name for node in self.body for name in loads(node))
+            self_used = Counter(
+                name
+                for node in _walk(self.body)
+                if isinstance(node, ast.Assign)
+                for name in loads(node.value)
+                if name in _targets(node)
+            )
+
+            def is_dead(
+                node: ast.stmt, used: Counter[str] = used, own: Counter[str] = self_used
+            ) -> bool:
+                names = _targets(node)
+                alive = any(used[name] > own[name] for name in names)
+                return isinstance(node, ast.Assign) and bool(names) and not alive
+
+            if not any(is_dead(node) for node in _walk(self.body)):
+                return
+            self.body = _without(self.body, is_dead)
+
+    def _inline(self) -> None:
+        used = Counter(name for node in self.body for name in loads(node))
+        counts = Counter(name for node in _walk(self.body) for name in _targets(node))
+        self.body = self._inlined(self.body, used, counts)
+
+    def _inlined(
+        self, nodes: list[ast.stmt], used: Counter[str], counts: Counter[str]
+    ) -> list[ast.stmt]:
+        """Values used once move to their use in the same block, unless that makes a line hard to read."""
+        result: list[ast.stmt] = []
+        waiting: dict[str, ast.Assign] = {}
+        for node in nodes:
+            if isinstance(node, ast.For):
+                node.body = self._inlined(node.body, used, counts)
+                result.append(node)
+                continue
+            for name in list(waiting):
+                if name in loads(node) and self._may_inline(node, name, waiting[name].value):
+                    assert isinstance(node, ast.Assign | ast.Expr)
+                    node.value = Replace({name: waiting[name].value}).visit(node.value)
+                    result.remove(waiting.pop(name))
+            for name in list(waiting):
+                if set(_targets(node)) & set(loads(waiting[name].value)):
+                    del waiting[name]
+            result.append(node)
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                if used[name] == 1 and counts[name] == 1 and _is_inlineable(node.value):
+                    waiting[name] = node
+        return result
+
+    def _may_inline(self, node: ast.stmt, name: str, value: ast.expr) -> bool:
+        if not isinstance(node, ast.Assign | ast.Expr):
+            return False
+        is_store = isinstance(node, ast.Expr)
+        if is_store and isinstance(node.value, ast.Call):
+            stored = node.value.args[1]
+            if isinstance(stored, ast.Name) and stored.id == name:
+                return False
+        together = len(ast.unparse(node.value)) + len(ast.unparse(value))
+        limit = _INLINE + 40 if is_store or _is_index(value) else _INLINE
+        return together <= limit
+
+    # Names ----------------------------------------------------------------------------------------------------------
+
+    def _named(self) -> PlainKernel:
+        used = {name for node in self.body for name in loads(node)}
+        names = Names(["tl", "range", "libdevice", "float"])
+        new: dict[str, str] = {}
+        parameters: list[Parameter] = []
+        for argument in [a for a in self.arguments if a in used]:
+            new[argument] = names.new(self._parameter_name(argument))
+            parameters.append(Parameter(new[argument], self.arguments.index(argument)))
+        for extra, host in self.extra.items():
+            if extra in used:
+                new[extra] = names.new(extra)
+                parameters.append(Parameter(new[extra], host))
+        self._name_structure(names, new)
+        self._name_values(names, new)
+        body = [Rename(new).visit(node) for node in self.body]
+        blocks = {new[f"{a.upper()}BLOCK"]: f"{a}numel" for a in self.axes}
+        return PlainKernel(
+            name=self.name,
+            text=self._text(parameters, list(blocks), body),
+            parameters=parameters,
+            kind=self.kernel.kind,
+            axes=[new[f"{a.upper()}BLOCK"] for a in self.axes if not a.startswith("r")],
+            blocks={block: self._extent(axis) for block, axis in blocks.items()},
+            helpers=self.helpers,
+            needs_libdevice=self.needs_libdevice
+            and "libdevice." in ast.unparse(ast.Module(body, [])),
+        )
+
+    def _extent(self, axis: str) -> str:
+        """The number of elements along an axis: a constant or a reference to the launch's argument."""
+        value = self.fixed.get(axis)
+        if isinstance(value, ast.Constant):
+            return str(value.value)
+        return placeholder(self.arguments.index(axis))
+
+    def _parameter_name(self, argument: str) -> str:
+        wish = self.wishes[argument]
+        if argument in self.pointers:
+            return f"{wish}_ptr"
+        if not argument.endswith("numel") or (wish.isidentifier() and wish in self.host.values()):
+            return wish
+        if len(self.axes) == 1:
+            return "numel"
+        return {"row": "n_rows", "col": "n_cols", "outer": "n_outer"}[
+            self._axis_names()[argument.removesuffix("numel")]
+        ]
+
+    def _name_structure(self, names: Names, new: dict[str, str]) -> None:
+        """Indices, masks and block sizes."""
+        for axis, word in self._axis_names().items():
+            block = f"BLOCK_{word.upper()}S" if word and word != "outer" else "BLOCK"
+            new[f"{axis.upper()}BLOCK"] = names.new("BLOCK_OUTER" if word == "outer" else block)
+            index = {"": "offsets", "outer": "outers"}.get(word, f"{word}s")
+            index_name, mask_name = names.new(index), names.new(f"{word}_mask" if word else "mask")
+            for name in {n for node in _walk(self.body) for n in [*_targets(node), *loads(node)]}:
+                stem = name.split("__")[0]
+                if stem in (f"{axis}index", f"{axis}base" if axis == "" else f"{axis}index"):
+                    new[name] = index_name
+                elif stem == f"{axis}mask":
+                    new[name] = mask_name
+                elif stem == f"{axis}offset":
+                    new[name] = "start"
+                elif stem == f"{axis}base":
+                    new[name] = "lanes"
+
+    def _name_values(self, names: Names, new: dict[str, str]) -> None:
+        stored = {
+            node.value.args[1].id: loads(node.value.args[0])[0]
+            for node in _walk(self.body)
+            if isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.args[1], ast.Name)
+        }
+        accumulated = self._accumulated()
+        for node in _walk(self.body):
+            for name in _targets(node):
+                if name in new or not isinstance(node, ast.Assign):
+                    continue
+                if name in accumulated:
+                    wish = accumulated[name]
+                elif name in stored and not _calls(node.value, _REDUCTIONS):
+                    wish = self.wishes[stored[name]]
+                else:
+                    wish = self._value_name(name, node.value, new)
+                new[name] = names.new(wish)
+
+    def _accumulated(self) -> dict[str, str]:
+        """Names for what loops gather, by the reduction that is made of it afterwards."""
+        found = {}
+        for node in _walk(self.body):
+            if isinstance(node, ast.Assign):
+                for call in (n for n in ast.walk(node.value) if isinstance(n, ast.Call)):
+                    word = _REDUCTIONS.get(ast.unparse(call.func))
+                    if word and call.args and isinstance(call.args[0], ast.Name):
+                        name = call.args[0].id
+                        if name.startswith("_tmp"):
+                            found[name] = f"lane_{word}"
+        for name in {t for node in _walk(self.body) for t in _targets(node)}:
+            for suffix in ("_mean", "_m2", "_weight"):
+                if name.split("__")[0].removesuffix("_next").endswith(suffix):
+                    word = "count" if suffix == "_weight" else suffix[1:]
+                    found[name] = ("new_" if "_next" in name else "lane_") + word
+        return found
+
+    def _value_name(self, name: str, value: ast.expr, new: Mapping[str, str]) -> str:
+        if name[0] in "xyr" and self._type(value) == "index":
+            return "i"
+        match value:
+            case ast.Call(func=function) if ast.unparse(function) == "tl.load":
+                pointer = next(n for n in loads(value) if n in self.pointers)
+                return self.wishes[pointer]
+            case ast.Call(func=ast.Attribute(value=inner, attr="to")):
+                return self._value_name(name, inner, new)
+            case ast.BinOp(left=ast.Name(id=left), op=ast.Div(), right=right) if new.get(
+                left, ""
+            ).startswith("total") and self._type(right) in ("index", "number"):
+                return "mean"
+            case ast.BinOp(op=ast.Sub(), right=ast.Name(id=right)) if new.get(right) == "mean":
+                return "centered"
+        for call, word in (_REDUCTIONS | _FUNCTIONS).items():
+            if _calls(value, {call: word}):
+                return word
+        return "mask" if self._type(value) == "int1" else "t"
+
+    def _swap_grid_axes(self) -> None:
+        """The axis with the most blocks runs along the grid's first dimension, the only one without a low limit."""
+        if "y" not in self.axes:
+            return
+        order = {"y": 0, "x": 1}
+
+        def swapped(node: ast.expr) -> ast.expr | None:
+            text = ast.unparse(node)
+            if text.startswith("tl.program_id(1) + tl.program_id(2)"):
+                return expression("tl.program_id(0)")
+            return None
+
+        for node in _walk(self.body):
+            if not isinstance(node, ast.Assign):
+                continue
+            for axis, place in order.items():
+                if _targets(node)[0].split("__")[0] in (f"{axis}index", f"{axis}offset"):
+                    node.value = Rewrite(swapped).visit(node.value)
+                    node.value = Rewrite(partial(_program_id, place=place)).visit(node.value)
+
+    # Text -----------------------------------------------------------------------------------------------------------
+
+    def _text(
+        self, parameters: Sequence[Parameter], blocks: Sequence[str], body: Sequence[ast.stmt]
+    ) -> str:
+        arguments = [parameter.name for parameter in parameters]
+        arguments += [f"{block}: tl.constexpr" for block in blocks]
+        head = f"def {self.name}({', '.join(arguments)}):"
+        lines = ["@triton.jit"]
+        if len(head) <= 100:
+            lines.append(head)
+        else:
+            lines += [f"def {self.name}(", *_wrapped(arguments), "):"]
+        lines.append(f'    """{_docstring(self.kernel.operations)}"""')
+        lines += _lines(body, 4)
+        return "\n".join(lines)
+
+
+_MODULES = {"libdevice", "tl", "triton"}
+_MASKS = {"xmask", "ymask", "r0_mask"}
+_REDUCTIONS = {
+    "tl.sum": "total",
+    "tl.max": "largest",
+    "tl.min": "smallest",
+    "tl.cumsum": "running_sum",
+    "tl.cumprod": "running_product",
+}
+_FUNCTIONS = {"tl.rsqrt": "inverse_std", "tl.exp": "exponential", "tl.log": "logarithm"}
+
+
+def _plain_scan(combine: ast.FunctionDef) -> str | None:
+    """The built-in scan for a function that returns the sum or the product of its two arguments."""
+    match combine.body:
+        case [ast.Assign(value=ast.BinOp(op=ast.Add())), ast.Return()]:
+            return "tl.cumsum"
+        case [ast.Assign(value=ast.BinOp(op=ast.Mult())), ast.Return()]:
+            return "tl.cumprod"
+    return None
+
+
+def _as_tuple(shape: ast.List) -> ast.Tuple:
+    return ast.Tuple(shape.elts, ast.Load())
+
+
+def _common(a: str, b: str) -> str:
+    if a == b:
+        return a
+    for one, other in ((a, b), (b, a)):
+        if one == "number" or (one == "index" and other):
+            return other
+        if one == "int1" or (one in _INTEGERS and other.startswith(("float", "bfloat"))):
+            return other
+    return ""
+
+
+def _walk(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in nodes:
+        yield node
+        if isinstance(node, ast.For):
+            yield from _walk(node.body)
+
+
+def _without(nodes: Sequence[ast.stmt], is_dead: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
+    kept: list[ast.stmt] = []
+    for node in nodes:
+        if isinstance(node, ast.For):
+            node.body = _without(node.body, is_dead)
+            if node.body:
+                kept.append(node)
+        elif not is_dead(node):
+            kept.append(node)
+    return kept
+
+
+def _targets(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.Assign):
+        elements = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+        return [element.id for element in elements if isinstance(element, ast.Name)]
+    if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+        return [node.target.id]
+    return []
+
+
+def _is_true(node: ast.expr) -> bool:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_constant(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return _is_constant(node.operand)
+    return (
+        isinstance(node, ast.Constant) or _is_true(node) or ast.unparse(node).startswith("float(")
+    )
+
+
+def _calls(node: ast.expr, functions: Mapping[str, str]) -> bool:
+    """Whether an expression is a call of one of the functions, perhaps indexed or cast."""
+    while isinstance(node, ast.Subscript | ast.Call):
+        if isinstance(node, ast.Call):
+            if ast.unparse(node.func) in functions:
+                return True
+            if not (isinstance(node.func, ast.Attribute) and node.func.attr == "to"):
+                return False
+            node = node.func.value
+        else:
+            node = node.value
+    return False
+
+
+def _is_inlineable(value: ast.expr) -> bool:
+    """Loads, reductions, scans and accumulators keep a line of their own."""
+    kept = {"tl.load", *_REDUCTIONS, "tl.zeros", "tl.full"}
+    return not any(
+        isinstance(n, ast.Call)
+        and (ast.unparse(n.func) in kept or (isinstance(n.func, ast.Name) and n.func.id != "float"))
+        for n in ast.walk(value)
+    )
+
+
+def _is_index(value: ast.expr) -> bool:
+    return not any(isinstance(n, ast.Call | ast.Compare) for n in ast.walk(value)) and all(
+        name[0] in "xyrk" for name in loads(value)
+    )
+
+
+def _program_id(node: ast.expr, place: int) -> ast.expr | None:
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.program_id":
+        return expression(f"tl.program_id({place})")
+    return None
+
+
+def _on_host(node: ast.expr, arguments: Sequence[str]) -> ast.expr:
+    """A function of sizes as host code, over the launch's arguments as `_0`, `_1`, ..."""
+
+    def rule(part: ast.expr) -> ast.expr | None:
+        match part:
+            case ast.Call(func=ast.Attribute(value=value, attr="to")):
+                return value
+            case ast.Call(func=function, args=values):
+                name = ast.unparse(function).split(".")[-1]
+                if name == "pow":
+                    return ast.BinOp(values[0], ast.Pow(), values[1])
+                if name in ("div_rn", "truediv"):
+                    return ast.BinOp(values[0], ast.Div(), values[1])
+                if name == "floor" and isinstance(values[0], ast.BinOp):
+                    return ast.BinOp(values[0].left, ast.FloorDiv(), values[0].right)
+                if name in ("sqrt", "log", "exp"):
+                    return ast.Call(expression(f"math.{name}"), values, [])
+                if name == "rsqrt":
+                    return ast.BinOp(values[0], ast.Pow(), expression("-0.5"))
+                raise Refused(f"a constant of the kernel is the function {name} of a size")
+        return None
+
+    places = {name: ast.Name(placeholder(i), ast.Load()) for i, name in enumerate(arguments)}
+    return Replace(places).visit(Rewrite(rule).visit(copy.deepcopy(node)))
+
+
+def _wrapped(items: Sequence[str]) -> list[str]:
+    line = f"    {', '.join(items)},"
+    return [line] if len(line) <= 100 else [f"    {item}," for item in items]
+
+
+def _docstring(operations: Sequence[str]) -> str:
+    return f"Fused: {', '.join(operations)}." if operations else "Elementwise operations."
+
+
+def _lines(nodes: Sequence[ast.stmt], indent: int) -> list[str]:
+    lines = []
+    for node in nodes:
+        if isinstance(node, ast.For):
+            head = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}:"
+            lines += [" " * indent + head, *_lines(node.body, indent + 4)]
+        else:
+            lines += layout(ast.fix_missing_locations(node), indent)
+    return lines
