@@ -37,12 +37,21 @@ from gpu_runner.evaluation.child import seccomp
 from gpu_runner.evaluation.child.keeper import Keeper
 from gpu_runner.evaluation.errors import ChildCrashed, TimedOut
 
-IMPORTS = {
+CHILD = "gpu_runner.evaluation.child"
+TRITON = ("torch", "triton", "triton.language")
+IMPORTS: dict[str, tuple[str, ...]] = {
     "plain": (),
-    "interpreter": ("torch", "triton", "triton.language"),
-    "compile": ("torch", "triton", "triton.language"),
-    "cuda": ("torch", "triton", "triton.language"),
+    "interpreter": TRITON,
+    "compile": TRITON,
+    "cuda": TRITON,
 }
+PRELOADED: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "interpreter": (f"{CHILD}.judge", f"{CHILD}.player", f"{CHILD}.interpreter"),
+    "compile": (f"{CHILD}.player", f"{CHILD}.compiling", "libcst", "libcst.metadata"),
+    "cuda": (f"{CHILD}.judge", f"{CHILD}.player"),
+}
+"""What children import first anyway; a tenth of a second saved per fork, none of it needed here."""
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x8000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
@@ -76,6 +85,10 @@ def main() -> None:
     control = Channel(socket.socket(fileno=fd))
     for module in IMPORTS[kind]:
         importlib.import_module(module)
+    for module in PRELOADED[kind]:
+        # The child that needs it will say what is wrong with it.
+        with contextlib.suppress(ImportError, SyntaxError):
+            importlib.import_module(module)
     gc.collect()
     gc.freeze()
     # Keepers become our children when their parents end; the kernel forgets them once they do.
