@@ -25,7 +25,7 @@ from gpu_runner.proposals.catalogue.plan import (
 from gpu_runner.proposals.catalogue.pointwise import base_name, expression, literal
 from gpu_runner.proposals.catalogue.reductions import reduction
 from gpu_runner.proposals.catalogue.render import Operand, Reach, fill, render
-from gpu_runner.proposals.catalogue.tiles import convolution_launch, gemm_launch
+from gpu_runner.proposals.catalogue.tiles import attention_launch, convolution_launch, gemm_launch
 
 _TAKEN = frozenset(
     "acc rows cols depth inside in_rows in_cols a b x y M N K B H W O OH OW self torch triton tl nn F grid out stride"
@@ -344,7 +344,10 @@ class _Module:
 
     def _attention(self, step: Attention) -> None:
         name = self._unique("attention")
-        self._add_function(render("attention", name=name, precision=self.precisions.product))
+        depth = max((step.q.shape or (1,))[-1], (step.v.shape or (1,))[-1])
+        precision = self.precisions.product
+        launch = attention_launch(depth, step.q.dtype or "float32", precision)
+        self._add_function(render("attention", name=name, precision=precision, launch=launch))
         q, k, v = (self._text(node.name) for node in (step.q, step.k, step.v))
         if len(step.region.nodes) > 1:  # spelled out: the second factor is already k^T
             k = (

@@ -36,3 +36,18 @@ def convolution_launch(
     launch = gemm_launch(pixels, filters, taps, dtype, precision)
     del launch["GROUP_M"]
     return launch
+
+
+def attention_launch(features: int, dtype: str, precision: str) -> dict[str, int]:
+    """Launch parameters of the attention template for the larger of a head's two depths.
+
+    Scores and weights stay in registers beside the output, so exact float32 has the smaller tile.
+    """
+    scalar_units = _WIDTH.get(dtype, 4) >= 4 and precision == "ieee"
+    deep = features > 64
+    return {
+        "BLOCK_M": 64 if scalar_units or deep else 128,
+        "BLOCK_N": 32 if scalar_units or deep else 64,
+        "num_warps": 8,
+        "num_stages": 2,
+    }

@@ -1,0 +1,204 @@
+"""Whole candidates from the catalogue: what is matched, what is refused, and that results agree with the reference."""
+
+from pathlib import Path
+
+import pytest
+
+from gpu_runner.core.graph import Graph
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.core.task_report import TaskReport
+from gpu_runner.core.verdicts import Precision
+from gpu_runner.proposals import catalogue
+from gpu_runner.proposals.child.trace import trace
+from tests.proposals.interpreted import run_script
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+
+
+def task(forward: str, inputs: str, init: str = "pass", arguments: str = "", **sizes: int) -> str:
+    """A task with module-level sizes; `init` and `forward` are statements separated by semicolons."""
+    lines = [HEAD, *(f"{name} = {size}" for name, size in sizes.items())]
+    lines += ["class Model(nn.Module):"]
+    lines += [f"    def __init__(self, {arguments}):", "        super().__init__()"]
+    lines += [f"        {line.strip()}" for line in init.split(";")]
+    lines += [
+        "    def forward(self, *x):"
+        if "*x" in forward
+        else "    def forward(self, x, y=None, z=None):"
+    ]
+    lines += [f"        {line.strip()}" for line in forward.split(";")]
+    lines += [f"def get_inputs():\n    return [{inputs}]"]
+    lines += [f"def get_init_inputs():\n    return [{arguments}]\n"]
+    return "\n".join(lines)
+
+
+TASKS = {
+    "linear, gelu, residual in three dimensions": task(
+        "return x + self.b(F.gelu(self.a(x)))",
+        "torch.randn(batch, 7, width)",
+        "self.a = nn.Linear(width, 2 * width); self.b = nn.Linear(2 * width, width, bias=False)",
+        "width", batch=4096, width=256,
+    ),
+    "a product with a learned row and an attribute": task(
+        "return torch.tanh((x @ self.w.t() - self.offset) / self.limit).clamp(-0.5, 0.5) * y",
+        "torch.randn(rows, width), torch.randn(rows, 1)",
+        "self.w = nn.Parameter(torch.randn(90, width)); self.offset = nn.Parameter(torch.randn(90)); self.limit = width * 0.5",
+        "width", rows=8192, width=512,
+    ),
+    "batched product, in place activation": task(
+        "return F.relu(x @ y.transpose(1, 2), inplace=True)",
+        "torch.randn(batch, 50, 40), torch.randn(batch, 60, 40)", batch=256,
+    ),
+    "convolution, scale, hardswish": task(
+        "return F.hardswish(self.conv(x) * self.scale + 0.5)",
+        "torch.randn(batch, 6, size, size + 3)",
+        "self.conv = nn.Conv2d(6, 10, 3, stride=2, padding=1, dilation=2, groups=2); self.scale = nn.Parameter(torch.randn(10, 1, 1))",
+        batch=32, size=128,
+    ),
+    "depthwise convolution, silu, residual": task(
+        "return x + F.silu(self.conv(x))",
+        "torch.randn(batch, 6, size, size)",
+        "self.conv = nn.Conv2d(6, 6, 3, padding=1, groups=6)", batch=32, size=128,
+    ),
+    "causal attention": task(
+        "return F.scaled_dot_product_attention(x, y, z, is_causal=True).transpose(1, 2).flatten(2)",
+        "torch.randn(2, 3, tokens, 24), torch.randn(2, 3, tokens, 24), torch.randn(2, 3, tokens, 40)", tokens=2048,
+    ),
+    "attention spelled out, three dimensions, divided": task(
+        "p = torch.softmax(torch.bmm(x, y.transpose(1, 2)) / self.temperature, dim=2); return torch.bmm(p, z)",
+        "torch.randn(6, tokens, 16), torch.randn(6, 50, 16), torch.randn(6, 50, 16)",
+        "self.temperature = 3.0", tokens=2048,
+    ),
+    "RMS norm spelled out, then gate": task(
+        "a, b = self.w(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.g).chunk(2, dim=-1); return F.silu(a) * b",
+        "torch.randn(rows, width)",
+        "self.eps = 1e-5; self.g = nn.Parameter(torch.randn(width)); self.w = nn.Linear(width, 4 * width, bias=False)",
+        "width", rows=8192, width=256,
+    ),
+    "layer norm, then log softmax and a sum of it": task(
+        "y = torch.log_softmax(self.norm(x), dim=-1); return y, y.square().sum(dim=-1)",
+        "torch.randn(batch, 5, width)",
+        "self.norm = nn.LayerNorm(width); nn.init.normal_(self.norm.weight)", "width", batch=1024, width=2048,
+    ),
+    "variance, largest and logsumexp of a row": task(
+        "return [x.var(dim=-1), x.amax(dim=-1, keepdim=True), torch.logsumexp(x, dim=-1)]",
+        "torch.randn(rows, width)", rows=1024, width=3000,
+    ),
+    "half precision softmax of scaled scores": task(
+        "return torch.softmax((x @ y).float() * self.scale, dim=-1).to(x.dtype)",
+        "torch.randn(rows, 64, dtype=torch.bfloat16), torch.randn(64, 300, dtype=torch.bfloat16)",
+        "self.scale = 0.125", rows=4096,
+    ),
+}  # fmt: skip
+
+SMALL = {"batch": 2, "size": 13, "rows": 19, "tokens": 37, "width": 24}
+
+
+def probe_of(source: str) -> str:
+    for name, size in SMALL.items():
+        lines = [
+            f"{name} = {size}" if line.startswith(f"{name} = ") else line
+            for line in source.split("\n")
+        ]
+        source = "\n".join(lines)
+    return source
+
+
+def drafted(source: str, precision: Precision = Precision.REFERENCE) -> list[str]:
+    graph = trace({"source": source, "probe_source": probe_of(source)})
+    report = TaskReport(inputs=(), outputs=(), probe=None, graph=graph)
+    return [
+        d.source
+        for d in catalogue.drafts(TaskSpec(name="task", source=source, precision=precision), report)
+    ]
+
+
+def test_drafts_agree_with_their_references_and_compile_for_a_gpu(tmp_path: Path) -> None:
+    sources = {}
+    for number, source in enumerate(TASKS.values()):
+        (draft,) = drafted(source)
+        sources |= {f"reference{number}.py": probe_of(source), f"candidate{number}.py": draft}
+    script = f"""
+        errors = []
+        for number in range({len(TASKS)}):
+            reference, candidate = load(f"reference{{number}}.py"), load(f"candidate{{number}}.py")
+            model = reference.Model(*reference.get_init_inputs())
+            own = candidate.ModelNew(*reference.get_init_inputs())
+            own.load_state_dict(model.state_dict())
+            inputs = reference.get_inputs()
+            got = own(*[x.clone() for x in inputs])
+            if not os.environ.get("TRITON_INTERPRET"):
+                continue
+            expected = model(*inputs)
+            if torch.is_tensor(expected):
+                got, expected = [got], [expected]
+            assert type(got) is type(expected) and len(got) == len(expected)
+            tolerance = 1e-2 if expected[0].dtype is torch.bfloat16 or number in (3,) else 1e-5
+            errors.append(max(error(a, b) for a, b in zip(got, expected)) / tolerance)
+        print(json.dumps(errors if errors else compiled))
+        """
+    errors = run_script(script, tmp_path, sources)
+    assert {name: e for name, e in zip(TASKS, errors, strict=True) if not e < 1} == {}
+    compiled = run_script(script, tmp_path, interpret=False)
+    assert len(compiled) >= len(TASKS)
+    assert all(shared <= 227 * 1024 for _, shared, _ in compiled)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        ("linear, gelu, residual in three dimensions", 2),
+        ("a product with a learned row and an attribute", 1),
+        ("convolution, scale, hardswish", 1),
+        ("causal attention", 1),
+        ("attention spelled out, three dimensions, divided", 1),
+        ("layer norm, then log softmax and a sum of it", 1),
+        ("half precision softmax of scaled scores", 2),
+    ],
+)
+def test_what_can_be_fused_is_one_kernel(name: str, kernels: int) -> None:
+    (draft,) = drafted(TASKS[name])
+    assert draft.count("@triton.jit") == kernels
+
+
+def test_the_state_keeps_its_names_and_the_constructor_its_arguments() -> None:
+    (draft,) = drafted(TASKS["RMS norm spelled out, then gate"])
+    assert "def __init__(self, width):" in draft
+    assert "self.w.weight.t()" in draft
+    assert "self.eps" in draft.split("def forward")[1]
+
+
+@pytest.mark.parametrize(
+    ("precision", "product", "convolution"),
+    [
+        (Precision.REFERENCE, "ieee", "tf32"),
+        (Precision.IEEE, "ieee", "ieee"),
+        (Precision.TF32, "tf32", "tf32"),
+    ],
+)
+def test_products_use_the_precision_that_the_policy_permits(
+    precision: Precision, product: str, convolution: str
+) -> None:
+    (linear,) = drafted(TASKS["a product with a learned row and an attribute"], precision)
+    (conv,) = drafted(TASKS["convolution, scale, hardswish"], precision)
+    assert f'input_precision="{product}"' in linear
+    assert f'input_precision="{convolution}"' in conv
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return torch.sort(x)[0]",
+        "return torch.fft.fft(x).abs()",
+        "x.add_(1); return x.exp()",
+        "return F.dropout(x, 0.5, True)",
+        "return x.t()",
+    ],
+)
+def test_what_no_template_covers_has_no_draft(forward: str) -> None:
+    assert drafted(task(forward, "torch.randn(rows, 64)", rows=1000)) == []
+
+
+def test_an_empty_graph_has_no_draft() -> None:
+    report = TaskReport(inputs=(), outputs=(), probe=None, graph=Graph(reason="why").model_dump())
+    assert catalogue.drafts(TaskSpec(name="task", source=""), report) == []
