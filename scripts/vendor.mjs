@@ -20,6 +20,8 @@ const copied = [
   { name: "bootstrap", version: "5.3.8", licence: "MIT",
     files: ["dist/css/bootstrap.min.css", "dist/js/bootstrap.bundle.min.js", "LICENSE"] },
 ];
+// For the browser tests only; never served.
+const tested = [{ name: "axe-core", version: "4.14.1", licence: "MPL-2.0", files: ["axe.min.js", "LICENSE"] }];
 
 const hash = (algorithm, bytes, encoding) => createHash(algorithm).update(bytes).digest(encoding);
 const run = (command, args, cwd) => execFileSync(command, args, { cwd, encoding: "utf8" });
@@ -35,13 +37,13 @@ function write(folder, file, bytes) {
   return [name, hash("sha256", readFileSync(join(folder, name)), "hex")];
 }
 
-function copyPackage({ name, version, licence, files }) {
+function copyPackage({ name, version, licence, files }, root = vendor) {
   const tarball = run("npm", ["pack", "--silent", `${name}@${version}`], work).trim().split("\n").at(-1);
   const integrity = "sha512-" + hash("sha512", readFileSync(join(work, tarball)), "base64");
   const unpacked = join(work, name);
   mkdirSync(unpacked);
   run("tar", ["xzf", join(work, tarball), "-C", unpacked]);
-  const folder = join(vendor, name, version);
+  const folder = join(root, name, version);
   const written = files.map((file) => write(folder, file, readFileSync(join(unpacked, "package", file))));
   return { name, version, licence, integrity, files: Object.fromEntries(written) };
 }
@@ -69,8 +71,13 @@ function bundleEditor() {
     files: Object.fromEntries(files) };
 }
 
-rmSync(vendor, { recursive: true, force: true });
-const entries = [...copied.map(copyPackage), bundleEditor()];
-writeFileSync(join(vendor, "VENDOR.json"), JSON.stringify(entries, null, 2) + "\n");
+function keep(root, entries) {
+  writeFileSync(join(root, "VENDOR.json"), JSON.stringify(entries, null, 2) + "\n");
+  for (const { name, version } of entries) console.log(`${name} ${version}`);
+}
+
+const forTests = join(here, "..", "tests", "browser", "vendor");
+for (const root of [vendor, forTests]) rmSync(root, { recursive: true, force: true });
+keep(vendor, [...copied.map((entry) => copyPackage(entry)), bundleEditor()]);
+keep(forTests, tested.map((entry) => copyPackage(entry, forTests)));
 rmSync(work, { recursive: true });
-for (const { name, version } of entries) console.log(`${name} ${version}`);

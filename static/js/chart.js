@@ -6,6 +6,7 @@ foundry.chart = (figure, points) => {
   const summary = figure.querySelector("[data-chart-summary]");
   const tableBody = figure.querySelector("[data-chart-table] tbody");
   const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 2, 1, 2]];
+  const WHOLE = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 36000, 86400];
   const reading = { x: "i", y: "linear" };
   let plot = null;
   let painting = 0;
@@ -54,7 +55,8 @@ foundry.chart = (figure, points) => {
       ctx.fillStyle = colour("--bs-secondary-color");
       ctx.font = `${11 * devicePixelRatio}px sans-serif`;
       ctx.textAlign = "right";
-      ctx.fillText("eager 1.0x", bbox.left + bbox.width - 4 * devicePixelRatio, eager - 4 * devicePixelRatio);
+      ctx.textBaseline = "bottom";
+      ctx.fillText("eager 1.0x", bbox.left + bbox.width - 4 * devicePixelRatio, eager - 2 * devicePixelRatio);
     }
     const y = bbox.top + bbox.height - 6 * devicePixelRatio;
     ctx.lineWidth = 1.5 * devicePixelRatio;
@@ -109,7 +111,7 @@ foundry.chart = (figure, points) => {
         y: { distr: reading.y === "log" ? 3 : 1, range },
       },
       axes: [
-        axis({ values: (u, ticks) => ticks.map((t) => (reading.x === "t" ? clock(t) : Number.isInteger(t) ? t : "")), size: 34 }),
+        axis({ values: (u, ticks) => ticks.map((t) => (reading.x === "t" ? clock(t) : t)), incrs: WHOLE, size: 34 }),
         axis({ values: (u, ticks) => ticks.map((t) => (t == null ? "" : `${+t.toPrecision(3)}x`)), size: 48 }),
       ],
       series: series(),
