@@ -13,6 +13,7 @@ from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Stage
 from gpu_runner.evolution.crossover import transplant
 from gpu_runner.evolution.types import Operator, Request
+from gpu_runner.proposals import catalogue, compiler, rewrites, tuning
 from gpu_runner.proposals.types import Draft
 
 
@@ -79,22 +80,16 @@ def standard_sources() -> Sources:
 
 
 def _from_compiler(pool: Pool, task: TaskSpec, report: TaskReport) -> list[Draft]:
-    from gpu_runner.proposals import compiler
-
     return compiler.drafts(pool, task, report)
 
 
 def _from_catalogue(pool: Pool, task: TaskSpec, report: TaskReport) -> list[Draft]:
-    from gpu_runner.proposals import catalogue
-
     return catalogue.drafts(task, report)
 
 
 def _rewrite(
     pool: Pool, task: TaskSpec, report: TaskReport, request: Request, rng: random.Random
 ) -> list[Draft]:
-    from gpu_runner.proposals import rewrites
-
     graph = Graph.model_validate(report.graph) if report.graph else None
     return rewrites.drafts(pool, task, request.parents[0], graph)
 
@@ -102,8 +97,6 @@ def _rewrite(
 def _tune(
     pool: Pool, task: TaskSpec, report: TaskReport, request: Request, rng: random.Random
 ) -> list[Draft]:
-    from gpu_runner.proposals import tuning
-
     return tuning.drafts(pool, task, request.parents[0], rng)
 
 
@@ -123,8 +116,6 @@ def _repair(
 ) -> list[Draft]:
     """Without a model only one failure can be mended: too many resources, by another configuration."""
     parent = request.parents[0]
-    from gpu_runner.proposals import tuning
-
     return tuning.drafts(pool, task, parent, rng) if _is_out_of_resources(parent) else []
 
 

@@ -5,7 +5,7 @@ KernelFoundry (Wiedemann et al.), ours are read from the profile and the text. A
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +16,7 @@ from gpu_runner.evolution.types import Cell
 _BLOCK_POINTERS = re.compile(r"make_block_ptr|make_tensor_descriptor|TensorDescriptor")
 _GATHER = re.compile(r"tl\.(gather|atomic_\w+)")
 _PROGRAM_AXIS = re.compile(r"program_id\(\s*(?:axis\s*=\s*)?([012])")
+_PRECISION = re.compile(r"input_precision\s*=\s*[\"'](\w+)")
 _JIT = re.compile(r"@(?:triton\.)?jit\b")
 _LOOP = re.compile(r"^[ \t]+for [^\n]*range\(", re.MULTILINE)
 
@@ -40,12 +41,9 @@ def admit(archive: Mapping[Cell, Candidate], candidate: Candidate) -> Mapping[Ce
 
 def launch_count(source: str, profile: Mapping[str, Any]) -> int:
     """Launches in one call by the profile; where it does not say, the number of kernels in the text."""
-    count = profile.get("launches")
-    if isinstance(count, list):
-        return len(count)
-    if isinstance(count, int) and count > 0:
-        return count
-    return len(_JIT.findall(source))
+    modelled = profile.get("candidate")
+    parts = modelled.get("parts") if isinstance(modelled, dict) else None
+    return len(parts) if isinstance(parts, list) and parts else len(_JIT.findall(source))
 
 
 def _launches(source: str, profile: Mapping[str, Any]) -> str:
@@ -74,7 +72,13 @@ def _parallel(source: str) -> str:
 def _numeric(source: str, profile: Mapping[str, Any]) -> str:
     if "tl.dot" not in source:
         return "vector"
-    precisions = profile.get("dot_precisions") or re.findall(
-        r"input_precision\s*=\s*[\"'](\w+)", source
-    )
-    return "dot " + "+".join(sorted({str(name) for name in precisions})) if precisions else "dot"
+    precisions = set(_compiled_dots(profile)) or set(_PRECISION.findall(source))
+    return " ".join(["dot", *sorted(precisions)])
+
+
+def _compiled_dots(profile: Mapping[str, Any]) -> Iterator[str]:
+    """Of each matrix product in the compiled kernels, its operands' type and precision: "f32/ieee"."""
+    kernels = profile.get("kernels")
+    for kernel in kernels if isinstance(kernels, list) else []:
+        for dot in kernel.get("dots") or []:
+            yield f"{dot.get('dtype', '')}/{dot.get('precision', '')}"

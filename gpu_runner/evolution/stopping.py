@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 
 from gpu_runner.core.evaluation import Evaluation
+from gpu_runner.core.targets import TARGETS
 from gpu_runner.core.task import Budget
 from gpu_runner.evolution.types import State
 
 MIN_PATIENCE = 20
 NEAR_ROOFLINE = 0.95
 """Share of the roofline from which on there is nothing left worth a search."""
+MIN_TOLD = 12
+SETTLED = 6
+"""Answers without a new best before the roofline is believed to have been reached."""
 
 
 def stop_reason(state: State, budget: Budget, spent: Mapping[str, float]) -> str | None:
@@ -25,9 +29,20 @@ def patience(budget: Budget) -> int:
 
 
 def roofline_share(evaluation: Evaluation | None) -> float | None:
-    """Least possible time / the candidate's time as the profile states it, between 0 and 1."""
-    share = evaluation.profile.get("roofline_share") if evaluation else None
-    return float(share) if isinstance(share, int | float) else None
+    """Time to move the bytes that must be moved / the candidate's modelled time.
+
+    None where that is unknown: nothing was modelled, or there are several launches, between which bytes move that another
+    candidate might not have to.
+    """
+    modelled = evaluation.profile.get("candidate") if evaluation else None
+    parts = modelled.get("parts") if isinstance(modelled, dict) else None
+    if evaluation is None or not isinstance(parts, list) or len(parts) != 1:
+        return None
+    target = TARGETS.get(str(evaluation.environment.get("target")))
+    minimum, us = parts[0].get("minimum_bytes"), parts[0].get("us")
+    if target is None or not minimum or not us:
+        return None
+    return float(1e6 * minimum / (target.bandwidth * target.copy_fraction) / us)
 
 
 def _over_budget(state: State, budget: Budget, spent: Mapping[str, float]) -> str | None:
@@ -49,7 +64,8 @@ def _over_budget(state: State, budget: Budget, spent: Mapping[str, float]) -> st
 
 def _at_ceiling(state: State) -> str | None:
     share = roofline_share(state.best.evaluation) if state.best else None
-    if share is None or share < NEAR_ROOFLINE:
+    is_settled = state.told >= MIN_TOLD and state.told - state.last_best_at >= SETTLED
+    if share is None or share < NEAR_ROOFLINE or not is_settled:
         return None
     return f"near the roofline: the best reaches {share:.0%} of it"
 

@@ -44,17 +44,19 @@ def test_gain_compares_correct_candidates_only() -> None:
     ("text", "profile", "cell"),
     [
         (source(), {}, Cell("1", "one pass", "1D", "vector")),
-        (source(), {"launches": 4}, Cell("3-4", "one pass", "1D", "vector")),
-        (source(), {"launches": [{}, {}]}, Cell("2", "one pass", "1D", "vector")),
+        (source(), {"candidate": {"parts": [{}] * 4}}, Cell("3-4", "one pass", "1D", "vector")),
         (
             "tl.program_id(1)\nfor i in 1:\n    for k in range(3):\n        tl.dot(a, b, input_precision='ieee')",
-            {"launches": 9},
+            {"candidate": {"parts": [{}] * 9}},
             Cell("5+", "one pass", "2D looped", "dot ieee"),
         ),
         (
             "tl.num_programs(0)\ntl.make_block_ptr(x)\ntl.dot(a, b)",
-            {"launches": 1, "dot_precisions": ["tf32"]},
-            Cell("1", "block pointers", "persistent", "dot tf32"),
+            {
+                "candidate": {"parts": [{}]},
+                "kernels": [{"dots": [{"dtype": "f32", "precision": "tf32"}]}],
+            },
+            Cell("1", "block pointers", "persistent", "dot f32/tf32"),
         ),
     ],
 )
@@ -79,7 +81,7 @@ def test_the_archive_keeps_the_best_of_each_cell() -> None:
     kept = archive.admit(kept, candidate(2, 1.0))
     kept = archive.admit(kept, candidate(3))
     assert [elite.id for elite in kept.values()] == [1]
-    different = evaluation(0.5, profile={"launches": 7})
+    different = evaluation(0.5, profile={"candidate": {"parts": [{}] * 7}})
     kept = archive.admit(kept, candidate(4, evaluation=different))
     assert sorted(elite.id for elite in kept.values()) == [1, 4]
 
@@ -184,8 +186,15 @@ def test_candidates_in_flight_count_against_the_budget() -> None:
 
 
 def test_a_run_stops_near_the_roofline() -> None:
-    found = evaluation(1.0, profile={"roofline_share": 0.97})
+    part = {"minimum_bytes": 4.32e12 * 0.97e-4, "us": 100.0}
+    found = evaluation(
+        3.0, profile={"candidate": {"parts": [part]}}, environment={"target": "h200"}
+    )
+    assert stopping.roofline_share(found) == pytest.approx(0.97, abs=0.001)
     state = told(begin(1), candidate(1, evaluation=found))
+    assert stopping.stop_reason(state, Budget(), {}) is None
+    for number in range(2, 13):
+        state = told(state, candidate(number, 1.0))
     assert (
         stopping.stop_reason(state, Budget(), {}) == "near the roofline: the best reaches 97% of it"
     )
