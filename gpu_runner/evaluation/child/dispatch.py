@@ -5,7 +5,7 @@ outputs tells which operations the outputs depend on. So a sum that only feeds a
 between input and output, and neither is folding parameters. Counts are the player's claims; the judge weighs them.
 """
 
-import contextlib
+import functools
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +21,9 @@ from triton.runtime.interpreter import InterpretedFunction
 
 from gpu_runner.evaluation.child.memory import dtype_name
 from gpu_runner.evaluation.protocol import Launch, Operation
+
+# Classes that derive from it have their `__torch_dispatch__` wrapped by dynamo, whose import costs more than an evaluation.
+TorchDispatchMode._should_skip_dynamo = classmethod(lambda cls: False)
 
 HOST_READ_ELEMENTS = 64
 """Reading more floating-point values than this to the host in a call counts as computing there."""
@@ -205,6 +208,12 @@ class Recorder(TorchDispatchMode):
             )
         )
 
+    def add_hidden(self, profile: Any) -> None:
+        """What `seen_below` saw and this did not: dispatch was switched off for it."""
+        seen = {event.name for event in self.flow.events}
+        for event in hidden_operations(profile, seen):
+            self.flow.add(event)
+
     def operations(self, outputs: Sequence[torch.Tensor]) -> tuple[Operation, ...]:
         """Everything recorded, equal steps added up, after walking back from the outputs."""
         self.flow.trace_back(outputs)
@@ -318,27 +327,19 @@ def _poison(tensors: Sequence[torch.Tensor], value: float) -> None:
 # Below the dispatcher
 
 
-@contextlib.contextmanager
-def seen_below(recorder: Recorder) -> Iterator[None]:
-    """Afterwards the recorder also holds what the profiler saw and it did not: dispatch was disabled for it."""
-    with profiler_legacy.profile() as profile:
-        yield
-    for event in hidden_operations(profile, {e.name for e in recorder.flow.events}):
-        recorder.flow.add(event)
+def seen_below() -> Any:
+    """A context whose record `Recorder.add_hidden` reads: operations below the dispatcher, which nothing switches off."""
+    return profiler_legacy.profile()
 
 
 def hidden_operations(profile: Any, seen: set[str]) -> Iterator[_Event]:
     """Computing operations that ran without a visible one around them."""
     for event in profile.function_events:
-        name = event.name
-        if not name.startswith("aten::") or _is_composite(name):
+        short = event.name.removeprefix("aten::")
+        if not event.name.startswith("aten::") or not _may_compute(short):
             continue
-        short = name.removeprefix("aten::")
-        if short in _ALLOCATION | _COPY | _HOST | _NO_WORK or not _may_compute(short):
-            continue
-        if _has_visible_ancestor(event, seen):
-            continue
-        yield _Event(name, "compute", frozenset(), frozenset(), True, hidden=True)
+        if not _has_visible_ancestor(event, seen):
+            yield _Event(event.name, "compute", frozenset(), frozenset(), True, hidden=True)
 
 
 def _has_visible_ancestor(event: Any, seen: set[str]) -> bool:
@@ -349,16 +350,20 @@ def _has_visible_ancestor(event: Any, seen: set[str]) -> bool:
     return False
 
 
-def _is_composite(name: str) -> bool:
-    return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
-
-
+@functools.lru_cache(maxsize=4096)
 def _may_compute(short: str) -> bool:
+    """Whether an operator may compute by itself: no view, no copy, and not merely made of others."""
+    if short in _ALLOCATION | _COPY | _HOST | _NO_WORK | {"to", "_to_copy"}:
+        return False
     packet = getattr(torch.ops.aten, short, None)
     if packet is None:
         return False
-    overloads = [getattr(packet, overload) for overload in packet.overloads()]
-    return not any(_is_view(func) for func in overloads) and short not in ("to", "_to_copy")
+    overloads = [getattr(packet, name) for name in packet.overloads()]
+    return not any(_is_view(func) or _is_composite(func) for func in overloads)
+
+
+def _is_composite(func: Any) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
 
 
 # Launches

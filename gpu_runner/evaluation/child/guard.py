@@ -13,6 +13,7 @@ import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 from gpu_runner.evaluation.protocol import Accusation
@@ -95,6 +96,9 @@ _ALLOWED = {
 }
 
 _TORCH_WRITERS = ("serialization.py", "cpp_extension.py", "hub.py", "package")
+# Attributes that their own package replaces when it is used in some way.
+_ALLOWED_CHANGES = {("torch", "manual_seed")}  # by importing dynamo
+
 _RESTRICTED_ATTRIBUTES = ("tb_frame", "tb_next", "gi_frame", "cr_frame", "f_back", "f_locals")
 _MEMORY_FILES = ("/proc/", "/dev/mem", "/dev/kmem")
 
@@ -116,6 +120,7 @@ def install(protected: Iterable[tuple[str, Any]], *, is_own: Callable[[str], boo
         is_own: whether a file name is the submitted module's; unknown files count as its own too.
     """
     accusations: list[Accusation] = []
+    busy: set[int] = set()
     before = list(_snapshot(protected))
 
     def accuse(accusation: Accusation) -> None:
@@ -124,11 +129,15 @@ def install(protected: Iterable[tuple[str, Any]], *, is_own: Callable[[str], boo
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         name = _WATCHED.get(event) or _group_of(event)
-        if name is None:
+        if name is None or get_ident() in busy or not _is_suspicious(name, args):
             return
-        culprit = _culprit(name, event, args, is_own)
-        if culprit is not None:
-            accuse(_accusation(event, name, args, culprit))
+        busy.add(get_ident())  # looking at frames is an event itself
+        try:
+            culprit = _culprit(name, is_own)
+            if culprit is not None:
+                accuse(_accusation(event, name, args, culprit))
+        finally:
+            busy.discard(get_ident())
 
     def compare() -> tuple[Accusation, ...]:
         for accusation in _changes(before, is_own):
@@ -159,12 +168,8 @@ def _accusation(
     return Accusation(what=event[:100], kind="tampering", detail=detail, line=max(1, culprit[1]))
 
 
-def _culprit(
-    name: str, event: str, args: tuple[Any, ...], is_own: Callable[[str], bool]
-) -> tuple[str, int] | None:
+def _culprit(name: str, is_own: Callable[[str], bool]) -> tuple[str, int] | None:
     """File and line of the submitted module's frame that the event is to be laid to, or None."""
-    if not _is_suspicious(name, args):
-        return None
     frame: types.FrameType | None = sys._getframe(2)
     if name == "sys._getframe":
         return _asker(frame, is_own)
@@ -319,6 +324,8 @@ def _changes(
             continue
         shown = f"{label}.{getattr(owner, '__name__', '') if name == '__code__' else name}"
         place = _place_of(now)
+        if (label, name) in _ALLOWED_CHANGES and place and _package_of(place[0]) == label:
+            continue
         yield Accusation(
             what=shown[:300],
             kind="tampering",

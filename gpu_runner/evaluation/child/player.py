@@ -24,14 +24,13 @@ import triton
 from torch import nn
 from triton.runtime import interpreter as triton_interpreter
 
+from gpu_runner.core.targets import TARGETS
 from gpu_runner.evaluation.channel import Channel
-from gpu_runner.evaluation.child import dispatch, guard, inputs
+from gpu_runner.evaluation.child import dispatch, full_size, guard, inputs
 from gpu_runner.evaluation.child.memory import (
     Lent,
     Memory,
-    contiguous_stride,
     dtype_name,
-    dtype_named,
     open_memory,
     place,
 )
@@ -58,7 +57,6 @@ from gpu_runner.evaluation.protocol import (
     Message,
     Model,
     Place,
-    Placed,
     Ran,
     Report,
     Reported,
@@ -165,11 +163,15 @@ class Player:
 
     def _prepare(self, request: Load) -> None:
         """Everything that must stand before the submitted module is imported."""
+        target = TARGETS[request.target]
         if INTERPRETS:
-            from gpu_runner.core.targets import TARGETS
             from gpu_runner.evaluation.child import interpreter
 
-            interpreter.install(TARGETS[request.target])
+            interpreter.install(target)
+        elif self._device.type == "cpu":
+            from gpu_runner.evaluation.child import compiling
+
+            compiling.install(target)
         self._tap = dispatch.LaunchTap(self.is_own)
         self._tap.install()
         if request.role in ("candidate", "baseline"):
@@ -402,7 +404,7 @@ class Player:
         working = list(self._working)
         watch = _Watch(self, request, working, model)
         with self._submitted("call", watch), torch.no_grad():
-            output = watch.call(lambda: _call(model, arguments))
+            output = watch.call(lambda: full_size.call(model, arguments))
         return self._ran(request, watch, output, lent)
 
     def _model_for(self, request: Run) -> Any:
@@ -548,16 +550,16 @@ class Player:
     # Full size without a device
 
     def model_full_size(self, request: Model, fds: list[int]) -> Message:
-        from gpu_runner.evaluation.child import full_size
-
-        with self._submitted("call"), torch.no_grad():
-            return full_size.model(self, request)
+        with self._submitted("call"), self._acting():
+            if self._load is not None and self._load.role == "reference":
+                return full_size.model_own(
+                    self._build, self._init_inputs, self._module.get_inputs, request.seed
+                )
+            return full_size.model_given(self._build, request)
 
     def compile_full_size(self, request: Compile, fds: list[int]) -> Message:
-        from gpu_runner.evaluation.child import full_size
-
-        with self._submitted("compile"), torch.no_grad():
-            return CompiledAll(kernels=full_size.compile_kernels(self, request))
+        with self._submitted("compile"), self._acting():
+            return CompiledAll(kernels=tuple(full_size.compile_given(self._build, request)))
 
     def report(self, request: Report, fds: list[int]) -> Message:
         if self._guard is None:
@@ -661,6 +663,7 @@ class _Watch:
         self._request = request
         self._recorder: dispatch.Recorder | None = None
         self._session: Any = None
+        self._below: Any = None
         if request.watched:
             poison = None if INTERPRETS else POISON[request.poison]
             line_of = dispatch.line_finder(player.is_own)
@@ -678,7 +681,7 @@ class _Watch:
                 self._session = stack.enter_context(self._interpreter_session())
             if self._recorder is not None:
                 if self._request.audit:
-                    stack.enter_context(dispatch.seen_below(self._recorder))
+                    self._below = stack.enter_context(dispatch.seen_below())
                 stack.enter_context(self._recorder)
             output = function()
             self._player._synchronize()
@@ -692,7 +695,11 @@ class _Watch:
         )
 
     def operations(self, outputs: Sequence[torch.Tensor]) -> Any:
-        return self._recorder.operations(outputs) if self._recorder is not None else ()
+        if self._recorder is None:
+            return ()
+        if self._below is not None:
+            self._recorder.add_hidden(self._below)
+        return self._recorder.operations(outputs)
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -797,12 +804,6 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _call(model: Any, arguments: Any) -> Any:
-    if isinstance(arguments, dict):
-        return model(**arguments)
-    return model(*_as_list(arguments))
-
-
 def _as_list(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return list(value)
@@ -851,11 +852,6 @@ def _contiguous_buffer(tensors: Sequence[torch.Tensor]) -> Buffer:
     ]
     places, nbytes = place(blank)
     return Buffer(nbytes=nbytes, places=tuple(places))
-
-
-def full_size_tensor(spec: Placed, make: Callable[..., torch.Tensor]) -> torch.Tensor:
-    stride = contiguous_stride(spec.shape) if spec.stride is None else spec.stride
-    return make(spec.shape, stride, dtype=dtype_named(spec.dtype))
 
 
 def _innermost(value: Any) -> Any:

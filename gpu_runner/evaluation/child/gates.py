@@ -1,0 +1,282 @@
+"""The compile gate and the modelled time: what a second player and the roofline say of a candidate."""
+
+import ast
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_runner.core.findings import Evidence, Finding, Location, Severity, Source
+from gpu_runner.core.source import Problem, parse
+from gpu_runner.core.targets import Target
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.core.verdicts import Precision, Stage, Verdict
+from gpu_runner.evaluation.child import roofline, trials
+from gpu_runner.evaluation.child.arena import Arena
+from gpu_runner.evaluation.child.compiling import CompiledKernel
+from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
+from gpu_runner.evaluation.child.memory import dtype_named
+from gpu_runner.evaluation.child.trials import Stop
+from gpu_runner.evaluation.protocol import (
+    Compile,
+    CompiledAll,
+    Encoded,
+    Failed,
+    Load,
+    Loaded,
+    Modelled,
+    Placed,
+)
+
+COMPILE_S = 30.0  # a kernel
+LOAD_S = 60.0
+SMALLEST_LITERAL = 16
+
+
+class Compilation:
+    """A candidate in a child that compiles and has no device; runs beside the interpreter.
+
+    `start`, `proceed` and `finish` are called in this order; what goes wrong in between waits for `stop`.
+    """
+
+    def __init__(self, link: PlayerLink, spec: TaskSpec, task: Modelled) -> None:
+        self._link = link
+        self._spec = spec
+        self._task = task
+        self._stop: Stop | None = None
+        self._is_asked = False
+        self._is_loaded = False
+        self._kernel_count = 1
+        self.kernels: list[CompiledKernel] = []
+        self.notes: list[Finding] = []
+
+    def start(self, source: str) -> None:
+        request = Load(source=source, role="candidate", device="cpu", target=self._spec.target)
+        with self._catching("import"):
+            self._link.send(request)
+
+    def proceed(self) -> None:
+        """The interpreter's player has loaded it; so will this one, soon."""
+        if self._stop is not None or self._is_asked:
+            return
+        with self._catching("import"):
+            answer = self._link.answer(Loaded, LOAD_S)
+            if isinstance(answer, Failed):
+                self._note(answer)
+                return
+            self._is_loaded = True
+            self._kernel_count = max(1, len(answer.kernels))
+            task = self._task
+            request = Compile(
+                target=self._spec.target,
+                seed=0,
+                init=task.init,
+                init_places=task.init_places,
+                inputs=task.inputs,
+                places=task.places,
+            )
+            self._link.send(request)
+            self._is_asked = True
+
+    def finish(self) -> None:
+        """Wait for the compiler."""
+        self.proceed()
+        if not self._is_asked or self._stop is not None or self.kernels:
+            return
+        with self._catching("compile"):
+            answer = self._link.answer(CompiledAll, COMPILE_S * self._kernel_count + 10.0)
+            if isinstance(answer, Failed):
+                self._note(answer)
+                return
+            self.kernels = [CompiledKernel.from_json(raw) for raw in answer.kernels]
+
+    def stop(self, arena: Arena) -> Stop | None:
+        """Why the candidate fails this gate, if it does."""
+        return self._stop or refused(self.kernels) or below_policy(self.kernels, arena)
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _note(self, failed: Failed) -> None:
+        """Host code that fails here only is no verdict; the interpreter's player has the say."""
+        self.notes.append(
+            Finding(
+                stage=Stage.COMPILE,
+                kind="not_compiled",
+                severity=Severity.WARNING,
+                source=Source.COMPILER,
+                title=f"not compiled at full size: {failed.error}: {failed.message}"[:300],
+                location=Location(line=failed.line),
+            )
+        )
+
+    def _catching(self, step: str) -> "_Catching":
+        return _Catching(self, step)
+
+
+@dataclass
+class _Catching:
+    """Keeps the end of the compiling player for later: a crashed compiler is a backend error."""
+
+    owner: Compilation
+    step: str
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        if not isinstance(error, PlayerLost):
+            return False
+        end = error.link.close()
+        if self.step == "import" or (error.cause == "exit" and end.code is not None):
+            return True  # host code ended it; the interpreter's player meets the same end, and names it
+        stop = trials.why_lost(error, Stage.COMPILE, "compile")
+        if stop.verdict is Verdict.RUNTIME_ERROR:
+            finding = stop.finding.model_copy(
+                update={
+                    "kind": "backend",
+                    "source": Source.COMPILER,
+                    "title": "the compiler crashed",
+                }
+            )
+            stop = Stop(Verdict.COMPILE_ERROR, finding)
+        self.owner._stop = stop
+        return True
+
+
+def refused(kernels: Sequence[CompiledKernel]) -> Stop | None:
+    """The first kernel none of whose configurations compiles."""
+    fine = {(k.kernel, str(k.constexprs)) for k in kernels if k.failure is None}
+    working = {name for name, _ in fine}
+    for kernel in kernels:
+        failure = kernel.failure
+        if failure is None or (kernel.config is not None and kernel.kernel in working):
+            continue
+        line = failure.get("line")
+        numbers: Evidence = {
+            key: failure[key] for key in ("resource", "required", "limit") if key in failure
+        }
+        finding = Finding(
+            stage=Stage.COMPILE,
+            kind=str(failure["kind"]),
+            severity=Severity.GATE,
+            source=Source.COMPILER,
+            title=f"{kernel.kernel}: {failure['message']}"[:300],
+            evidence={**numbers, "detail": str(failure.get("detail", ""))[:1500]},
+            location=Location(kernel=kernel.kernel, line=line if isinstance(line, int) else None),
+        )
+        return Stop(Verdict.COMPILE_ERROR, finding)
+    return None
+
+
+def below_policy(kernels: Sequence[CompiledKernel], arena: Arena) -> Stop | None:
+    """A float32 matrix product in TF32 where the policy asks for full precision."""
+    if arena.allows_tf32 or arena.precision is Precision.TF32:
+        return None
+    for kernel in kernels:
+        low = [d for d in kernel.dots if d["dtype"] == "f32" and d["precision"] == "tf32"]
+        if kernel.failure is None and low:
+            finding = Finding(
+                stage=Stage.COMPILE,
+                kind="precision_below_policy",
+                severity=Severity.GATE,
+                source=Source.COMPILER,
+                title=f"{kernel.kernel} multiplies float32 in TF32; the policy of this task is full float32",
+                evidence={"dots": len(low), "input_precision": "tf32"},
+                location=Location(kernel=kernel.kernel, line=kernel.line),
+                suggestion='Write tl.dot(a, b, input_precision="ieee").',
+            )
+            return Stop(Verdict.INCORRECT, finding)
+    return None
+
+
+# Modelled time
+
+
+def modelled(
+    call: Modelled, kernels: Sequence[CompiledKernel], target: Target, arena: Arena
+) -> roofline.ModelledCall | None:
+    """The roofline's time for a call under the task's precision policy; None if there is nothing to time."""
+    result = roofline.modelled_us(
+        call.launches,
+        call.operations,
+        kernels,
+        target,
+        matmul="tf32" if arena.matmul_may_use_tf32 else "ieee",
+        convolution="tf32" if arena.convolution_may_use_tf32 else "ieee",
+    )
+    return result if math.isfinite(result.us) and result.us > 0 else None
+
+
+def facts_of(kernel: CompiledKernel) -> dict[str, Any]:
+    """What people and searches want to know of a compiled kernel."""
+    names = (
+        "kernel",
+        "line",
+        "config",
+        "is_chosen",
+        "num_warps",
+        "num_stages",
+        "shared_bytes",
+        "registers",
+        "spill_bytes",
+        "uses_tensor_cores",
+        "dots",
+    )
+    return {name: getattr(kernel, name) for name in names}
+
+
+def stored_bytes(call: Modelled) -> float:
+    """Bytes that kernels and torch operations write in a full-size call."""
+    launched = sum(
+        float(raw["counts"]["store_bytes"]) + float(raw["counts"]["atomic_bytes"])
+        for raw in call.launches
+    )
+    return launched + sum(float(raw["written_bytes"]) for raw in call.operations)
+
+
+def nbytes_of(place: Placed) -> int:
+    """Bytes of a tensor's different elements."""
+    stride = place.stride or tuple(1 for _ in place.shape)
+    count = math.prod(n for n, s in zip(place.shape, stride, strict=True) if s)
+    return count * dtype_named(place.dtype).itemsize
+
+
+# Candidates that are written for one size
+
+
+def literals_of_full_size(
+    source: str,
+    full: tuple[Sequence[Placed], Encoded],
+    small: tuple[Sequence[Placed], Encoded],
+) -> list[int]:
+    """Integers in the source that are sizes of the full task and none of the probe's."""
+    tree = parse(source)
+    if isinstance(tree, Problem):
+        return []
+    only_full = set(_sizes(*full)) - set(_sizes(*small))
+    found = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and type(node.value) is int
+    }
+    return sorted(n for n in found & only_full if n >= SMALLEST_LITERAL)
+
+
+def _sizes(places: Sequence[Placed], init: Encoded) -> Iterator[int]:
+    for place in places:
+        yield from place.shape
+        yield math.prod(place.shape)
+    yield from _integers(init)
+
+
+def _integers(tree: Encoded) -> Iterator[int]:
+    if isinstance(tree, dict):
+        for tag, body in tree.items():
+            if tag == "int":
+                yield int(body)
+            else:
+                yield from _integers(body)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from _integers(item)

@@ -1,0 +1,564 @@
+"""The judge of one task: opens it, then evaluates candidates gate by gate. It runs no submitted code.
+
+Cheap gates first; the first that fails gives the verdict. What the hook saw outranks it: a candidate that reaches for what
+it must not is cheating, whatever its outputs are. Compilation runs beside the interpreter, in a child of its own.
+"""
+
+import os
+import random
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import triton
+from pydantic import ValidationError
+
+from gpu_runner.core import contract, probe
+from gpu_runner.core.evaluation import (
+    EVALUATOR_VERSION,
+    Baselines,
+    Evaluation,
+    Ratio,
+    Speedup,
+    StageTime,
+    Timing,
+)
+from gpu_runner.core.findings import Finding, Severity
+from gpu_runner.core.targets import TARGETS
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.core.task_report import TaskReport, TensorSpec
+from gpu_runner.core.verdicts import Fidelity, Stage, State, Verdict, VerifiedAt
+from gpu_runner.evaluation import static_checks
+from gpu_runner.evaluation.channel import Channel
+from gpu_runner.evaluation.child import arena as arena_module
+from gpu_runner.evaluation.child import gates, genuineness, lint, trials
+from gpu_runner.evaluation.child.arena import Arena, Deadlines
+from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost, PoolLink
+from gpu_runner.evaluation.child.memory import Memory, open_memory
+from gpu_runner.evaluation.child.trials import Contestant, Stop
+from gpu_runner.evaluation.errors import ChildCrashed, InvalidTask, RunnerError
+from gpu_runner.evaluation.protocol import Failed, Load, Loaded, Model, Modelled, Placed
+
+MODEL_TIMEOUT_S = 90.0
+
+
+def main(channel: Channel, fds: list[int]) -> None:
+    """Answer the pool's questions until it closes the channel."""
+    for fd in fds:
+        os.close(fd)
+    Judge(channel).serve()
+
+
+class Judge:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._pool = PoolLink(channel)
+        self._task: OpenTask | None = None
+
+    def serve(self) -> None:
+        while True:
+            try:
+                message, _ = self._channel.receive(1e6)
+            except ChildCrashed:
+                return
+            self._channel.send(self._answer(message))
+
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            if message.get("do") == "open":
+                self._task = OpenTask(self._pool, message)
+                return {"report": self._task.report.model_dump(mode="json")}
+            if self._task is None:
+                return {"failure": "no task is open"}
+            evaluation = self._task.evaluate(str(message["source"]))
+            return {"evaluation": evaluation.model_dump(mode="json")}
+        except InvalidTask as error:
+            return {"invalid_task": {"reason": error.reason, "line": error.line}}
+        except (RunnerError, ValidationError, MemoryError, RuntimeError) as error:
+            trace = "".join(traceback.format_exception(error))
+            return {"failure": f"{type(error).__name__}: {error}\n{trace[-2000:]}"}
+
+
+class OpenTask:
+    """A task with its reference players; they live as long as the judge."""
+
+    def __init__(self, pool: PoolLink, message: dict[str, Any]) -> None:
+        self._pool = pool
+        self.spec = TaskSpec.model_validate(message["task"])
+        self.device = str(message.get("device", "cpu"))
+        self.device_name = str(message.get("device_name", self.device))
+        seed = message.get("seed")
+        self._rng = random.Random(seed if seed is not None else os.urandom(16))
+        self._max_autotune = bool(message.get("max_autotune", False))
+        self._deadlines = Deadlines(**message.get("deadlines", {}))
+        if self.spec.target not in TARGETS:
+            names = ", ".join(TARGETS)
+            raise InvalidTask(f"no target GPU {self.spec.target!r}; there are {names}")
+        _check_contract(self.spec.source)
+        self._host = open_memory("cpu")
+        self._memory = open_memory(self.device)
+        self.full: Arena | None = None
+        self.probe: Arena | None = None
+        self.aligned: Arena | None = None
+        self.probe_values: dict[str, int] = {}
+        self.modelled: Modelled | None = None
+        self._model_failure = ""
+        self._open()
+        self.report = self._report()
+
+    @property
+    def is_cpu(self) -> bool:
+        return self._memory.device.type == "cpu"
+
+    # Opening
+
+    def _open(self) -> None:
+        if not self.is_cpu:
+            self.full = self._arena(self.spec.source, self._memory, "cuda")
+            self._open_probe()
+            return
+        link = self._pool.player("interpreter", "reference")
+        try:
+            self._start_model(link)
+            self._open_probe()
+            self._finish_model(link)
+        finally:
+            link.close()
+
+    def _arena(self, source: str, memory: Memory, nursery: Any) -> Arena:
+        link = self._pool.player(nursery, "reference")
+        arena = Arena(self.spec, source, link, memory, self._rng)
+        arena.deadlines = self._deadlines
+        try:
+            arena.open()
+        except InvalidTask:
+            link.close()
+            raise
+        return arena
+
+    def _start_model(self, link: PlayerLink) -> None:
+        """The reference at full size over reserved memory; without it there is no modelled speed."""
+        request = Load(
+            source=self.spec.source, role="reference", device="cpu", target=self.spec.target
+        )
+        try:
+            answer = link.ask(request, Loaded, self._deadlines.imports)
+            if isinstance(answer, Failed):
+                raise arena_module.refusal(answer)
+            link.send(Model(seed=0))
+        except PlayerLost as lost:
+            raise InvalidTask(arena_module.why_lost(lost, request)) from lost
+
+    def _finish_model(self, link: PlayerLink) -> None:
+        try:
+            answer = link.answer(Modelled, MODEL_TIMEOUT_S)
+        except PlayerLost as lost:
+            self._model_failure = lost.detail
+            return
+        if isinstance(answer, Failed):
+            self._model_failure = f"{answer.error}: {answer.message}"[:500]
+        else:
+            self.modelled = answer
+
+    def _open_probe(self) -> None:
+        """The first of the proposed smaller tasks whose reference runs."""
+        first: InvalidTask | None = None
+        proposals = probe.probe_assignments(self.spec.source)
+        for values in proposals:
+            source = probe.with_assignments(self.spec.source, values)
+            try:
+                self.probe = self._arena(source, self._host, "interpreter")
+            except InvalidTask as error:
+                first = error if not values or first is None else first
+                if error.line is None and "did not end" in error.reason:
+                    break
+                continue
+            self.probe_values = values
+            return
+        if self.full is None and first is not None:
+            raise first
+
+    def _report(self) -> TaskReport:
+        arena = self.full or self.probe
+        assert arena is not None
+        places: tuple[Placed, ...] = arena.described.buffers[0].places
+        tree = arena.described.trees[0]
+        outputs: tuple[Placed, ...] = arena.outputs.places
+        if self.full is None and self.modelled is not None:
+            places, tree, outputs = (
+                self.modelled.places,
+                self.modelled.inputs,
+                self.modelled.outputs,
+            )
+        changed = bool(self.probe_values)
+        return TaskReport(
+            inputs=lint.input_specs(tree, places),
+            outputs=tuple(_spec(p) for p in outputs),
+            probe=self.probe_values if changed else None,
+            probe_source=self.probe.source if self.probe is not None and changed else None,
+            warnings=tuple(lint.warnings(self.probe or arena, self._model_failure)),
+        )
+
+    # Evaluating
+
+    def evaluate(self, source: str) -> Evaluation:
+        return _Run(self, source).run()
+
+    def new_player(self, nursery: Any, role: str = "candidate") -> PlayerLink:
+        return self._pool.player(nursery, role)
+
+    def stage(self, stage: Stage) -> None:
+        self._pool.stage(stage.value)
+
+    def aligned_arena(self) -> Arena | None:
+        """A probe whose sizes are as divisible as the full ones; None where that is no other task."""
+        values = probe.aligned_assignments(self.spec.source)
+        if not values or values == self.probe_values:
+            return None
+        if self.aligned is None:
+            source = probe.with_assignments(self.spec.source, values)
+            try:
+                self.aligned = self._arena(source, self._host, "interpreter")
+            except InvalidTask:
+                return None
+        return self.aligned
+
+
+class _Run:
+    """One evaluation: its stages, what was found, and the verdict in the end."""
+
+    def __init__(self, task: OpenTask, source: str) -> None:
+        self.task = task
+        self.source = source
+        self.stages: dict[Stage, float] = {}
+        self.notes: list[Finding] = []
+        self.profile: dict[str, Any] = {}
+        self.timing: Timing | None = None
+        self.baselines = Baselines()
+        self.speedup = Speedup()
+        self.verified_at: VerifiedAt | None = None
+        self.compilation: gates.Compilation | None = None
+        self._full_size_call: Modelled | None = None
+
+    def run(self) -> Evaluation:
+        try:
+            with self._stage(Stage.STATIC):
+                found = static_checks.check(self.source)
+                if found is not None:
+                    raise Stop(Verdict.INVALID, found)
+            if self.task.is_cpu:
+                self._on_cpu()
+            else:
+                self._on_cuda()
+        except Stop as stop:
+            return self._evaluation(stop.verdict, stop.finding)
+        finally:
+            if self.compilation is not None:
+                self.compilation.close()
+        return self._evaluation(Verdict.CORRECT, None)
+
+    @contextmanager
+    def _stage(self, stage: Stage) -> Iterator[None]:
+        self.task.stage(stage)
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stages[stage] = self.stages.get(stage, 0.0) + time.perf_counter() - started
+
+    # Without a GPU
+
+    def _on_cpu(self) -> None:
+        arena = self.task.probe
+        assert arena is not None
+        contestant = self._probe(arena)
+        try:
+            self._genuine(contestant)
+            with self._stage(Stage.TIMING):
+                self._model(contestant)
+        finally:
+            contestant.close()
+        self.verified_at = VerifiedAt.PROBE if self.task.probe_values else VerifiedAt.FULL
+
+    def _probe(self, arena: Arena) -> Contestant:
+        """Correct and safe at probe size, and compiled; the player stays for what follows."""
+        contestant = Contestant(self.task.new_player("interpreter"), arena, Stage.PROBE)
+        try:
+            stop = self._try_probe(contestant)
+        except BaseException:
+            contestant.close()
+            raise
+        if stop is None:
+            return contestant
+        found = self._closing_accusations(contestant)
+        contestant.close()
+        if found:
+            raise Stop(Verdict.CHEATING, found[0])
+        self._compile_gate(stop)
+        self._second_chance(stop)
+        raise stop
+
+    def _try_probe(self, contestant: Contestant) -> Stop | None:
+        arena = contestant.arena
+        try:
+            with self._stage(Stage.LOAD):
+                self._start_compiling()
+                trials.load(contestant, self.source)
+                trials.construct(contestant)
+                if self.compilation is not None:
+                    self.compilation.proceed()
+            with self._stage(Stage.PROBE):
+                arena.reset()
+                trials.trials(contestant)
+        except Stop as stop:
+            return stop
+        self._compile_gate(None)
+        self.notes += contestant.notes
+        return None
+
+    def _closing_accusations(self, contestant: Contestant) -> list[Finding]:
+        found = contestant.accusations()
+        self.notes += found[1:]
+        return found
+
+    def _genuine(self, contestant: Contestant) -> None:
+        with self._stage(Stage.GENUINENESS):
+            found = self._closing_accusations(contestant)
+            if found:
+                raise Stop(Verdict.CHEATING, found[0])
+            modelled = self._modelled_call(contestant)
+            trials.genuine(contestant, self.task.spec.track)
+            self._enough_work(modelled)
+
+    def _start_compiling(self) -> None:
+        if self.compilation is None and self.task.modelled is not None:
+            link = self.task.new_player("compile")
+            self.compilation = gates.Compilation(link, self.task.spec, self.task.modelled)
+            self.compilation.start(self.source)
+
+    def _compile_gate(self, earlier: Stop | None) -> None:
+        """Raises Stop where the compiler refuses; it comes before whatever the probe found."""
+        if self.compilation is None:
+            return
+        if earlier is not None and earlier.verdict is Verdict.INVALID:
+            return
+        with self._stage(Stage.COMPILE):
+            self.compilation.finish()
+            self.notes += self.compilation.notes
+            stop = self.compilation.stop(self._policy_arena())
+        if stop is not None:
+            raise stop
+        if earlier is not None and self.compilation.kernels and _is_interpreters_own(earlier):
+            reason = (
+                f"the interpreter fails on it and the compiler does not: {earlier.finding.title}"
+            )
+            raise Stop(None, trials.unevaluable(Stage.PROBE, reason))
+
+    def _policy_arena(self) -> Arena:
+        arena = self.task.full or self.task.probe
+        assert arena is not None
+        return arena
+
+    def _second_chance(self, stop: Stop) -> None:
+        """A candidate made for the full sizes may fail at a ragged probe only; this device cannot tell then."""
+        if not self.task.probe_values or not _may_be_about_sizes(stop):
+            return
+        reason = self._why_full_size_only()
+        if reason:
+            self.notes.append(stop.finding.model_copy(update={"severity": Severity.WARNING}))
+            raise Stop(None, trials.unevaluable(Stage.PROBE, reason))
+
+    def _why_full_size_only(self) -> str:
+        """In what way the candidate depends on the full sizes; empty if it fails at all sizes alike."""
+        modelled = self.task.modelled
+        if modelled is not None and self.task.probe is not None:
+            full = modelled.places, modelled.init
+            small = self.task.probe.described.buffers[0].places, self.task.probe.described.init
+            literals = gates.literals_of_full_size(self.source, full, small)
+            if literals:
+                return f"it is written for the full size ({literals[0]} stands in its source) and fails at probe size"
+        arena = self.task.aligned_arena()
+        if arena is None:
+            return ""
+        contestant = Contestant(self.task.new_player("interpreter"), arena, Stage.PROBE)
+        try:
+            arena.reset()
+            trials.load(contestant, self.source)
+            trials.construct(contestant)
+            trials.trials(contestant)
+        except Stop:
+            return ""
+        finally:
+            contestant.close()
+        return "it needs sizes as divisible as the full ones and fails at ragged probe sizes"
+
+    def _modelled_call(self, contestant: Contestant) -> Modelled | None:
+        """The candidate's launches and operations at full size; None, with a note, where that fails."""
+        task_model = self.task.modelled
+        if task_model is None:
+            return None
+        request = Model(
+            seed=contestant.arena.seed,
+            init=task_model.init,
+            init_places=task_model.init_places,
+            inputs=task_model.inputs,
+            places=task_model.places,
+        )
+        try:
+            answer = contestant.link.ask(request, Modelled, MODEL_TIMEOUT_S)
+        except PlayerLost as lost:
+            raise trials.why_lost(lost, Stage.TIMING, "call") from lost
+        if isinstance(answer, Failed):
+            stop = trials.why_failed(answer, Stage.TIMING)
+            if stop.verdict is None:
+                self.notes.append(stop.finding)
+                return None
+            raise stop
+        self._full_size_call = answer
+        return answer
+
+    def _enough_work(self, modelled: Modelled | None) -> None:
+        if modelled is None or self.task.modelled is None:
+            return
+        wanted = sum(gates.nbytes_of(p) for p in self.task.modelled.outputs)
+        found = genuineness.too_little_work(gates.stored_bytes(modelled), wanted)
+        if found is not None:
+            raise Stop(Verdict.CHEATING, found)
+
+    def _model(self, contestant: Contestant) -> None:
+        """Modelled speed of the candidate and of the reference's operations, on the named target."""
+        task_model, own = self.task.modelled, self._full_size_call
+        if task_model is None or own is None:
+            return
+        target = TARGETS[self.task.spec.target]
+        kernels = self.compilation.kernels if self.compilation is not None else []
+        arena = self._policy_arena()
+        reference = gates.modelled(task_model, [], target, arena)
+        candidate = gates.modelled(own, kernels, target, arena)
+        if reference is None or candidate is None:
+            return
+        self.timing = Timing(device_us=candidate.us, call_us=None, n=0)
+        self.baselines = Baselines(eager=Timing(device_us=reference.us, n=0))
+        self.speedup = Speedup(eager=Ratio(ratio=reference.us / candidate.us))
+        self.profile = {
+            "candidate": candidate.as_json(),
+            "eager": reference.as_json(),
+            "kernels": [gates.facts_of(kernel) for kernel in kernels],
+        }
+
+    # On a GPU
+
+    def _on_cuda(self) -> None:
+        arena = self.task.full
+        assert arena is not None
+        if self.task.probe is not None:
+            self._probe_beside_gpu(self.task.probe)
+        contestant = Contestant(self.task.new_player("cuda"), arena, Stage.CORRECTNESS)
+        try:
+            with self._stage(Stage.CORRECTNESS):
+                arena.reset()
+                trials.load(contestant, self.source)
+                trials.construct(contestant)
+                trials.trials(contestant)
+            self.verified_at = VerifiedAt.FULL
+            self.notes += contestant.notes
+            with self._stage(Stage.GENUINENESS):
+                found = self._closing_accusations(contestant)
+                if found:
+                    raise Stop(Verdict.CHEATING, found[0])
+                trials.genuine(contestant, self.task.spec.track)
+        except Stop as stop:
+            found = self._closing_accusations(contestant)
+            if found and stop.verdict is not Verdict.CHEATING:
+                raise Stop(Verdict.CHEATING, found[0]) from stop
+            raise
+        finally:
+            contestant.close()
+        self._measure(arena)
+
+    def _probe_beside_gpu(self, arena: Arena) -> None:
+        """Memory safety on the interpreter; what that cannot judge is left to the GPU."""
+        try:
+            contestant = self._probe(arena)
+        except Stop as stop:
+            if stop.verdict is None:
+                self.notes.append(stop.finding)
+                return
+            raise
+        contestant.close()
+
+    def _measure(self, arena: Arena) -> None:
+        from gpu_runner.evaluation.child import measuring
+
+        with self._stage(Stage.TIMING):
+            self.task._pool.quiet()
+            measured = measuring.measure(self.task, arena, self.source, self.notes)
+        self.timing, self.baselines, self.speedup = measured
+
+    # The result
+
+    def _evaluation(self, verdict: Verdict | None, lead: Finding | None) -> Evaluation:
+        order = {Severity.GATE: 0, Severity.WARNING: 1, Severity.HINT: 2, Severity.NOTE: 3}
+        rest = sorted(self.notes, key=lambda f: order[f.severity])
+        findings = ((lead,) if lead is not None else ()) + tuple(f for f in rest if f != lead)
+        is_correct = verdict is Verdict.CORRECT
+        is_finished = verdict is not None
+        kind = lead.kind if lead is not None and is_finished and not is_correct else None
+        return Evaluation(
+            verdict=verdict,
+            kind=kind,
+            state=State.FINISHED if is_finished else State.UNEVALUATED,
+            fidelity=Fidelity.MODELLED if self.task.is_cpu else Fidelity.MEASURED,
+            verified_at=self.verified_at if is_correct else None,
+            device=self.task.device_name,
+            track=self.task.spec.track,
+            precision=self.task.spec.precision,
+            findings=findings[:60],
+            candidate=self.timing if is_correct else None,
+            baselines=self.baselines if is_correct else Baselines(),
+            speedup=self.speedup if is_correct else Speedup(),
+            stages=tuple(StageTime(name=name, seconds=s) for name, s in self.stages.items()),
+            environment=self._environment(),
+            profile=self.profile if is_correct else {},
+        )
+
+    def _environment(self) -> dict[str, Any]:
+        return {
+            "evaluator": EVALUATOR_VERSION,
+            "torch": torch.__version__,
+            "triton": triton.__version__,
+            "target": self.task.spec.target if self.task.is_cpu else None,
+            "probe": self.task.probe_values,
+        }
+
+
+def _check_contract(source: str) -> None:
+    problems = contract.check_contract(source)
+    if problems:
+        raise InvalidTask(problems[0].message, problems[0].line)
+
+
+def _spec(place: Placed) -> TensorSpec:
+    return TensorSpec(shape=place.shape, dtype=place.dtype, stride=place.stride)
+
+
+def _is_interpreters_own(stop: Stop) -> bool:
+    """An exception from inside a kernel, which a compiled kernel cannot raise."""
+    return (
+        stop.verdict is Verdict.RUNTIME_ERROR
+        and stop.finding.kind == "exception"
+        and str(stop.finding.evidence.get("error")) == "InterpreterError"
+    )
+
+
+_ABOUT_SIZES = frozenset(
+    "values nan unwritten race shape trivial_answer parameters out_of_bounds exception constructor launch".split()
+)
+
+
+def _may_be_about_sizes(stop: Stop) -> bool:
+    fails = stop.verdict in (Verdict.INCORRECT, Verdict.RUNTIME_ERROR)
+    return fails and stop.finding.kind in _ABOUT_SIZES

@@ -1,0 +1,692 @@
+"""One candidate against one arena: fresh calls, what they must give, and which verdict a failure has."""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+
+from gpu_runner.core.findings import Evidence, Finding, Location, Severity, Source
+from gpu_runner.core.verdicts import Stage, Track, Verdict
+from gpu_runner.evaluation.child import compare, genuineness
+from gpu_runner.evaluation.child.arena import Arena, Truth, skeleton
+from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
+from gpu_runner.evaluation.child.memory import Lent
+from gpu_runner.evaluation.protocol import (
+    Composition,
+    Constructed,
+    Encoded,
+    Failed,
+    Load,
+    Loaded,
+    Ran,
+    Report,
+    Reported,
+    Run,
+    decode,
+)
+
+TRIALS: Final = 5
+LEAST_TRIALS: Final = 3
+TRIALS_BUDGET_S: Final = 8.0
+STRUCTURED: Final = ("extremes", "ties")
+
+
+class Stop(Exception):
+    """The first failing gate: nothing after it is worth running."""
+
+    def __init__(self, verdict: Verdict | None, finding: Finding) -> None:
+        super().__init__(finding.title)
+        self.verdict = verdict  # None: this device cannot tell
+        self.finding = finding
+
+
+@dataclass
+class Contestant:
+    """A candidate's player in an arena, and what has been seen of it so far."""
+
+    link: PlayerLink
+    arena: Arena
+    stage: Stage
+    loaded: Loaded | None = None
+    constructed: Constructed | None = None
+    runs: list[Ran] = field(default_factory=list)
+    outputs: list[list[torch.Tensor]] = field(default_factory=list)
+    truths: list[Truth] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+    rooms: dict[str, Lent] = field(default_factory=dict)
+
+    def accusations(self) -> list[Finding]:
+        """What the hook saw until now; nothing once the player is gone."""
+        if self.link.exit is not None:
+            return []
+        try:
+            answer = self.link.ask(Report(), Reported, 20.0)
+        except PlayerLost:
+            return []
+        return genuineness.hooks(answer.accusations)
+
+    def close(self) -> None:
+        self.link.close()
+        for lent in self.rooms.values():
+            lent.close()
+        self.rooms.clear()
+
+
+# Getting ready
+
+
+def load(contestant: Contestant, source: str) -> None:
+    """Import the candidate. Raises Stop."""
+    arena = contestant.arena
+    request = Load(
+        source=source,
+        role="candidate",
+        device=str(arena.memory.device),
+        precision=arena.precision.value,
+        target=arena.spec.target,
+    )
+    contestant.loaded = _asked(
+        contestant, request, Loaded, arena.deadlines.imports, (), Stage.LOAD, "import"
+    )
+
+
+def construct(contestant: Contestant) -> None:
+    """Build the candidate's module with the reference's seed and state. Raises Stop."""
+    arena = contestant.arena
+    try:
+        answer = arena.seat(contestant.link)
+    except PlayerLost as lost:
+        raise why_lost(lost, Stage.LOAD, "construct") from lost
+    if isinstance(answer, Failed):
+        raise why_failed(answer, Stage.LOAD)
+    contestant.constructed = answer
+    room = arena.memory.lend
+    contestant.rooms = {
+        "outputs": room(arena.outputs.nbytes),
+        "previous": room(arena.outputs.nbytes),
+        "after": room(arena.places_after.nbytes),
+        "buffers": room(arena.places_buffers.nbytes),
+    }
+
+
+def _asked(
+    contestant: Contestant,
+    request: Any,
+    kind: Any,
+    timeout_s: float,
+    fds: Sequence[int],
+    stage: Stage,
+    step: str,
+) -> Any:
+    try:
+        answer = contestant.link.ask(request, kind, timeout_s, fds)
+    except PlayerLost as lost:
+        raise why_lost(lost, stage, step) from lost
+    if isinstance(answer, Failed):
+        raise why_failed(answer, stage)
+    return answer
+
+
+# Calls
+
+
+def call(
+    contestant: Contestant,
+    composition: Composition,
+    *,
+    timeout_s: float | None = None,
+    **options: Any,
+) -> tuple[Ran, Truth, list[torch.Tensor]]:
+    """One call on a composition, the reference's beside it. Raises Stop when the player is lost or fails."""
+    arena, rooms = contestant.arena, contestant.rooms
+    rooms["outputs"].tensor(_all_bytes(rooms["outputs"])).fill_(0xA5)
+    given = {"outputs": arena.outputs, "after": arena.places_after}
+    if arena.buffer_names:
+        given["buffers"] = arena.places_buffers
+    if contestant.outputs:
+        given["previous"] = arena.outputs
+    request = Run(composition=composition, buffer_names=arena.buffer_names, **given, **options)
+    order = [name for name in ("outputs", "after", "buffers", "previous") if name in given]
+    try:
+        contestant.link.send(request, [rooms[name].fd for name in order])
+        truth = arena.truth(composition, watched=False)
+        answer = contestant.link.answer(Ran, timeout_s or arena.deadlines.call)
+    except PlayerLost as lost:
+        raise why_lost(lost, contestant.stage, "call") from lost
+    if isinstance(answer, Failed):
+        raise why_failed(answer, contestant.stage)
+    outputs = [rooms["outputs"].tensor(p).clone() for p in arena.outputs.places]
+    return answer, truth, outputs if "outputs" in answer.stored else []
+
+
+def trials(contestant: Contestant) -> None:
+    """Fresh calls in several circumstances; each must be right. Raises Stop at the first that is not."""
+    arena = contestant.arena
+    first = arena.mixer.next()
+    spent = trial(contestant, first, poison="nan", timeout_s=_first_call_s(contestant))
+    spent += trial(contestant, arena.mixer.next(), poison="number")
+    spent += trial(contestant, first, poison="nan", backwards=True)
+    _check_repeatable(contestant)
+    plans: list[dict[str, Any]] = [{"audit": True}, {"watched": False}]
+    plans += [{} for _ in range(TRIALS - len(plans) - LEAST_TRIALS + 1)]
+    for number, plan in enumerate(plans):
+        if number and spent > TRIALS_BUDGET_S:
+            break
+        spent += trial(contestant, arena.mixer.next(), **plan)
+    for kind in STRUCTURED:
+        if spent <= TRIALS_BUDGET_S:
+            spent += _structured(contestant, kind)
+
+
+def trial(contestant: Contestant, composition: Composition, **options: Any) -> float:
+    """One call that must be right; answers with its seconds."""
+    ran, truth, outputs = call(contestant, composition, **options)
+    contestant.runs.append(ran)
+    _check_safe(contestant, ran)
+    if found := genuineness.deferred(ran):
+        raise Stop(Verdict.CHEATING, found)
+    _check_form(contestant, ran, truth)
+    _check_remembered(contestant, outputs, truth)
+    _check_values(contestant, ran, truth, outputs)
+    _check_side_effects(contestant, ran, truth)
+    contestant.outputs.append(outputs)
+    contestant.truths.append(truth)
+    return ran.seconds
+
+
+def _first_call_s(contestant: Contestant) -> float:
+    """The first call compiles; only on a device does that take long."""
+    deadlines = contestant.arena.deadlines
+    if contestant.arena.memory.device.type == "cpu" or contestant.loaded is None:
+        return deadlines.call
+    return deadlines.call + deadlines.compile * max(1, len(contestant.loaded.kernels))
+
+
+def _structured(contestant: Contestant, kind: str) -> float:
+    """Ties and extremes of the observed range; only where the reference stays finite."""
+    composition = contestant.arena.mixer.structured(kind)
+    if composition is None:
+        return 0.0
+    ran, truth, outputs = call(contestant, composition)
+    if not all(bool(torch.isfinite(e.truth).all()) for e in truth.outputs if e.is_floating):
+        return ran.seconds
+    found = _wrong_output(contestant, truth, outputs)
+    if found is not None:
+        index, mismatch = found
+        title = f"right on the given inputs, wrong on {kind} of their range: {mismatch.title}"
+        finding = _value_finding(contestant, index, mismatch, "outside_given_distribution", title)
+        raise Stop(Verdict.INCORRECT, finding)
+    return ran.seconds
+
+
+def noop(contestant: Contestant) -> Finding | None:
+    """A fresh call in which own kernels do nothing: it must not be right. Ends the player's use."""
+    arena = contestant.arena
+    try:
+        ran, truth, outputs = call(
+            contestant, arena.mixer.next(), noop=True, watched=False, timeout_s=arena.deadlines.noop
+        )
+    except Stop:
+        return None  # without its kernels it fails: they matter
+    if not outputs or _wrong_output(contestant, truth, outputs) is not None:
+        return None
+    if _wrong_scalars(contestant, ran.tree, truth.tree):
+        return None
+    return genuineness.decoy(ran.launches or contestant.runs[0].launches, 1)
+
+
+# Checks of one call
+
+
+def _check_safe(contestant: Contestant, ran: Ran) -> None:
+    if ran.unevaluable:
+        raise Stop(None, unevaluable(contestant.stage, ran.unevaluable))
+    for seen in ran.memory:
+        kind, certain = str(seen.get("kind")), bool(seen.get("certain", True))
+        finding = _memory_finding(contestant.stage, seen, kind)
+        if kind == "out_of_bounds":
+            raise Stop(Verdict.RUNTIME_ERROR, finding)
+        if kind == "launch":
+            raise Stop(Verdict.RUNTIME_ERROR, finding)
+        if kind in ("race", "unwritten") and certain:
+            raise Stop(Verdict.INCORRECT, finding)
+        note = finding.model_copy(update={"severity": Severity.NOTE})
+        if note not in contestant.notes and len(contestant.notes) < 20:
+            contestant.notes.append(note)
+
+
+def _memory_finding(stage: Stage, seen: dict[str, Any], kind: str) -> Finding:
+    kernel, tensor = str(seen.get("kernel"))[:120], str(seen.get("tensor"))[:120]
+    words = {
+        "out_of_bounds": f"{kernel} {_verb(seen)} {tensor}[{seen.get('index')}], which has {seen.get('extent')} elements",
+        "race": f"two programs of {kernel} touch {tensor}[{seen.get('index')}] and one of them writes",
+        "unwritten": f"{kernel} reads {tensor}[{seen.get('index')}], which nobody has written",
+        "launch": f"{kernel} is launched with a grid that no GPU accepts",
+    }
+    suggestions = {
+        "out_of_bounds": "Mask the access with the tensor's size.",
+        "race": "Give each element one writer, or use an atomic operation.",
+        "unwritten": "Write the whole buffer before reading it, or start from zeros.",
+        "launch": "Keep grid sizes within 2**31-1, 65535, 65535.",
+    }
+    keep = ("access", "index", "extent", "count", "program", "other_program", "certain")
+    evidence: Evidence = {k: _plain(seen[k]) for k in keep if k in seen}
+    line = seen.get("line")
+    return Finding(
+        stage=stage,
+        kind=kind if kind != "launch" else "launch",
+        severity=Severity.GATE,
+        source=Source.INTERPRETER,
+        title=words.get(kind, kind)[:300],
+        evidence=evidence,
+        location=Location(
+            kernel=kernel, line=line if isinstance(line, int) and line > 0 else None, tensor=tensor
+        ),
+        suggestion=suggestions.get(kind, ""),
+    )
+
+
+def _verb(seen: dict[str, Any]) -> str:
+    return {"load": "reads", "store": "writes"}.get(str(seen.get("access")), "accesses")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [int(v) for v in value]
+    return value if isinstance(value, int | float | str | bool | None) else str(value)[:100]
+
+
+def _check_form(contestant: Contestant, ran: Ran, truth: Truth) -> None:
+    """Structure, shapes, dtypes, device and numbers that are no tensors."""
+    places, wanted = ran.outputs.places, contestant.arena.outputs.places
+    if skeleton(_normal(ran.tree)) != skeleton(_normal(truth.tree)):
+        title = f"returns {_described(ran)}, the reference {_words(truth.tree, wanted)}"
+        raise _incorrect(contestant, "structure", title)
+    for i, (got, want) in enumerate(zip(places, wanted, strict=True)):
+        if got.shape != want.shape:
+            evidence: Evidence = {"got": list(got.shape), "expected": list(want.shape)}
+            title = f"output {i} has shape {list(got.shape)}, the reference's {list(want.shape)}"
+            raise _incorrect(contestant, "shape", title, evidence)
+        if got.dtype != want.dtype:
+            evidence = {"got": got.dtype, "expected": want.dtype}
+            title = f"output {i} is {got.dtype}, the reference's {want.dtype}"
+            raise _incorrect(contestant, "dtype", title, evidence)
+    device = str(contestant.arena.memory.device)
+    for i, name in enumerate(ran.devices):
+        if name != device:
+            raise _incorrect(contestant, "device", f"output {i} is on {name}, not on {device}")
+    if wrong := _wrong_scalars(contestant, ran.tree, truth.tree):
+        raise _incorrect(contestant, "values", wrong)
+    if "outputs" not in ran.stored:
+        raise Stop(Verdict.CHEATING, genuineness.forged("the outputs were not handed over"))
+
+
+def _check_values(
+    contestant: Contestant, ran: Ran, truth: Truth, outputs: Sequence[torch.Tensor]
+) -> None:
+    found = _wrong_output(contestant, truth, outputs)
+    if found is None:
+        return
+    index, mismatch = found
+    kind = mismatch.kind
+    if _is_unwritten(contestant, ran, index):
+        share = ran.unwritten[index] if index < len(ran.unwritten) else 0.0
+        title = f"{share:.1%} of output {index} was never written"
+        raise Stop(
+            Verdict.INCORRECT, _value_finding(contestant, index, mismatch, "unwritten", title)
+        )
+    constructed = contestant.constructed
+    if (
+        kind == "values"
+        and constructed is not None
+        and (constructed.missing and constructed.unexpected)
+    ):
+        title = (
+            f"wrong values, and the reference's {', '.join(constructed.unexpected[:3])} found no"
+            f" counterpart of the same name and shape"
+        )
+        raise Stop(
+            Verdict.INCORRECT, _value_finding(contestant, index, mismatch, "parameters", title)
+        )
+    if kind == "values" and _equals_an_input(contestant, truth, outputs[index]):
+        title = f"output {index} is one of the inputs as it came"
+        raise Stop(
+            Verdict.INCORRECT, _value_finding(contestant, index, mismatch, "trivial_answer", title)
+        )
+    if _is_drift(contestant, truth):
+        title = f"right at first, wrong when called again: {mismatch.title}"
+        raise Stop(Verdict.INCORRECT, _value_finding(contestant, index, mismatch, "state", title))
+    raise Stop(Verdict.INCORRECT, _value_finding(contestant, index, mismatch, kind))
+
+
+def _wrong_output(
+    contestant: Contestant, truth: Truth, outputs: Sequence[torch.Tensor]
+) -> tuple[int, compare.Mismatch] | None:
+    for i, (got, expected) in enumerate(zip(outputs, truth.outputs, strict=True)):
+        found = compare.mismatch(got, expected)
+        if found is not None:
+            return i, found
+    return None
+
+
+def _is_unwritten(contestant: Contestant, ran: Ran, index: int) -> bool:
+    return index < len(ran.unwritten) and ran.unwritten[index] > 0
+
+
+def _is_drift(contestant: Contestant, truth: Truth) -> bool:
+    """The same inputs were answered rightly before."""
+    return any(t.composition == truth.composition for t in contestant.truths)
+
+
+def _equals_an_input(contestant: Contestant, truth: Truth, output: torch.Tensor) -> bool:
+    return any(
+        given.shape == output.shape and torch.equal(given.to(output.dtype), output)
+        for given in contestant.arena.composed(truth.composition)
+    )
+
+
+def _check_remembered(
+    contestant: Contestant, outputs: Sequence[torch.Tensor], truth: Truth
+) -> None:
+    if _wrong_output(contestant, truth, outputs) is None:
+        return
+    found = genuineness.remembered(
+        outputs, contestant.outputs, truth.native, [t.native for t in contestant.truths]
+    )
+    if found is not None:
+        raise Stop(Verdict.CHEATING, found)
+
+
+def _check_side_effects(contestant: Contestant, ran: Ran, truth: Truth) -> None:
+    arena = contestant.arena
+    if "after" in ran.stored:
+        room = contestant.rooms["after"]
+        given = arena.composed(truth.composition)
+        for i, place in enumerate(arena.places_after.places):
+            after = room.tensor(place)
+            if not _same(after, given[i]) and not _same(after, truth.after[i]):
+                title = f"input {i} is changed by the call; the reference leaves it as it came"
+                raise _incorrect(contestant, "input_changed", title)
+            if arena.is_inplace and not _same(given[i], truth.after[i]):
+                expected = compare.expect(truth.after[i], None, truth.outputs[0].tolerance)
+                found = compare.mismatch(after, expected)
+                if found is not None:
+                    raise Stop(Verdict.INCORRECT, _value_finding(contestant, i, found, "state"))
+    if "previous" in ran.stored and contestant.outputs:
+        room = contestant.rooms["previous"]
+        for place, then in zip(arena.outputs.places, contestant.outputs[-1], strict=True):
+            if not _same(room.tensor(place), then):
+                title = "the result of an earlier call changes when the module is called again"
+                raise _incorrect(contestant, "state", title, {"reason": "output storage is reused"})
+    _check_buffers(contestant, ran, truth)
+
+
+def _check_buffers(contestant: Contestant, ran: Ran, truth: Truth) -> None:
+    arena = contestant.arena
+    if not arena.buffer_names or not truth.buffers:
+        return
+    if "buffers" not in ran.stored:
+        names = ", ".join(arena.buffer_names[:4])
+        title = f"the reference's forward updates {names}; the candidate has no such buffers"
+        raise _incorrect(contestant, "state", title)
+    room = contestant.rooms["buffers"]
+    for name, place, native in zip(
+        arena.buffer_names, arena.places_buffers.places, truth.buffers, strict=True
+    ):
+        tolerance = compare.default_tolerance(native.dtype, tf32=arena.allows_tf32)
+        found = compare.mismatch(room.tensor(place), compare.expect(native, None, tolerance))
+        if found is not None:
+            title = f"buffer {name} is not what the reference's forward leaves: {found.title}"
+            raise _incorrect(contestant, "state", title, found.evidence)
+
+
+def _check_repeatable(contestant: Contestant) -> None:
+    """The third call had the first's inputs; different bits are a note, wrong ones were found already."""
+    first, third = contestant.outputs[0], contestant.outputs[2]
+    if all(_same(a, b) for a, b in zip(first, third, strict=True)):
+        return
+    difference = max(
+        float((a.double() - b.double()).abs().nan_to_num().max())
+        for a, b in zip(first, third, strict=True)
+        if a.numel() and not a.dtype.is_complex
+    )
+    contestant.notes.append(
+        Finding(
+            stage=contestant.stage,
+            kind="nondeterminism",
+            severity=Severity.NOTE,
+            source=Source.JUDGE,
+            title="the same inputs give slightly different bits when programs run in another order",
+            evidence={"max_difference": difference},
+        )
+    )
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
+
+
+def _wrong_scalars(contestant: Contestant, got: Encoded, wanted: Encoded) -> str:
+    """How a number that is no tensor differs; empty if none does."""
+    tolerance = contestant.arena.tolerance or compare.default_tolerance(
+        torch.float32, tf32=contestant.arena.allows_tf32
+    )
+    return _differ(
+        decode(_untensored(got), None, torch), decode(_untensored(wanted), None, torch), tolerance
+    )
+
+
+def _differ(got: Any, wanted: Any, tolerance: compare.Tolerance) -> str:
+    if isinstance(wanted, float) and isinstance(got, float):
+        limit = (tolerance.rtol + tolerance.atol_rms) * abs(wanted) + tolerance.atol
+        equal = got == wanted or (got != got and wanted != wanted) or abs(got - wanted) <= limit
+        return "" if equal else f"returns the number {got}, the reference {wanted}"
+    if isinstance(wanted, list | tuple) and isinstance(got, list | tuple):
+        return next(
+            filter(None, (_differ(g, w, tolerance) for g, w in zip(got, wanted, strict=True))), ""
+        )
+    if isinstance(wanted, dict) and isinstance(got, dict):
+        return next(
+            filter(None, (_differ(got.get(k), w, tolerance) for k, w in wanted.items())), ""
+        )
+    return "" if got == wanted else f"returns {got!r:.60}, the reference {wanted!r:.60}"
+
+
+def _untensored(tree: Encoded) -> Encoded:
+    """The tree with its tensors taken out."""
+    if isinstance(tree, dict) and len(tree) == 1:
+        ((tag, body),) = tree.items()
+        if tag == "tensor":
+            return None
+        if tag in ("list", "tuple"):
+            return {tag: [_untensored(item) for item in body]}
+        if tag == "dict":
+            return {tag: [[key, _untensored(item)] for key, item in body]}
+    return tree
+
+
+def _normal(tree: Encoded) -> Encoded:
+    """A list and a tuple of the same things are the same answer."""
+    if isinstance(tree, dict) and len(tree) == 1:
+        ((tag, body),) = tree.items()
+        if tag in ("list", "tuple"):
+            return {"tuple": [_normal(item) for item in body]}
+        if tag == "dict":
+            return {tag: sorted(([key, _normal(item)] for key, item in body), key=str)}
+    return tree
+
+
+def _described(ran: Ran) -> str:
+    return _words(ran.tree, ran.outputs.places)
+
+
+def _words(tree: Encoded, places: Sequence[Any]) -> str:
+    if isinstance(tree, dict) and len(tree) == 1:
+        ((tag, body),) = tree.items()
+        if tag == "tensor":
+            return f"a tensor {list(places[body].shape)}" if body < len(places) else "a tensor"
+        if tag in ("list", "tuple"):
+            return f"a {tag} of {len(body)}"
+        return str(body)[:80] if tag == "str" else f"a {tag}"
+    return str(tree)
+
+
+def _incorrect(
+    contestant: Contestant, kind: str, title: str, evidence: Evidence | None = None
+) -> Stop:
+    finding = Finding(
+        stage=contestant.stage,
+        kind=kind,
+        severity=Severity.GATE,
+        source=Source.JUDGE,
+        title=title[:300],
+        evidence=evidence or {},
+    )
+    return Stop(Verdict.INCORRECT, finding)
+
+
+_VALUE_SUGGESTIONS = {
+    "values": "Compare the marked region's index arithmetic, masks and strides with the reference.",
+    "nan": "Look for divisions by zero, overflow in exp, or masked lanes that reach a reduction.",
+    "unwritten": "Let the grid and the masks cover the whole output.",
+    "parameters": "Keep the reference's parameter names and shapes; re-pack them at the first call.",
+    "trivial_answer": "Compute the output; a constant is not taken for an answer.",
+    "outside_given_distribution": "Make it stable over the whole range of values the inputs can have.",
+    "state": "Keep nothing between calls but weights.",
+}
+
+
+def _value_finding(
+    contestant: Contestant,
+    index: int,
+    mismatch: compare.Mismatch,
+    kind: str,
+    title: str | None = None,
+) -> Finding:
+    return Finding(
+        stage=contestant.stage,
+        kind=kind,
+        severity=Severity.GATE,
+        source=Source.JUDGE,
+        title=(title or mismatch.title)[:300],
+        evidence=mismatch.evidence,
+        location=Location(tensor=f"output {index}", region=mismatch.region[:200]),
+        suggestion=_VALUE_SUGGESTIONS.get(kind, ""),
+    )
+
+
+def unevaluable(stage: Stage, reason: str) -> Finding:
+    return Finding(
+        stage=stage,
+        kind="unevaluable",
+        severity=Severity.WARNING,
+        source=Source.INTERPRETER,
+        title=f"this device cannot check it: {reason}"[:300],
+        suggestion="Evaluate it on a GPU.",
+    )
+
+
+def _all_bytes(lent: Lent) -> Any:
+    from gpu_runner.evaluation.protocol import Placed
+
+    return Placed(shape=(lent.nbytes,), dtype="uint8")
+
+
+# Genuineness over all calls
+
+
+def genuine(contestant: Contestant, track: Track) -> None:
+    """Raises Stop(cheating) unless own kernels made the output. The last thing asked of the player."""
+    runs = [run for run in contestant.runs if run.operations or run.launches]
+    found = genuineness.torch_computes(runs, track)
+    if found is None:
+        defined = contestant.loaded.kernels if contestant.loaded else ()
+        found = genuineness.no_launch(runs, defined)
+    if found is None:
+        found = noop(contestant)
+    if found is not None:
+        raise Stop(Verdict.CHEATING, found)
+
+
+# Failures
+
+
+def why_lost(lost: PlayerLost, stage: Stage, step: str) -> Stop:
+    """The verdict on a player that ended, hung or lied."""
+    if lost.cause == "forgery":
+        return Stop(Verdict.CHEATING, genuineness.forged(lost.detail))
+    end = lost.link.close()
+    if lost.cause == "hang":
+        title = f"{step} did not end: {lost.detail}"
+        return Stop(Verdict.TIMEOUT, _plain_finding(stage, step, title, end.output))
+    if end.is_out_of_memory:
+        title = f"{step} used more memory than a player may have"
+        return Stop(Verdict.OUT_OF_MEMORY, _plain_finding(stage, "host", title, end.output))
+    if end.signal:
+        title = f"{step} ended the process by {_signal_name(end.signal)}"
+        return Stop(Verdict.RUNTIME_ERROR, _plain_finding(stage, "crash", title, end.output))
+    title = f"{step} ended the process with exit code {end.code} before answering"
+    return Stop(Verdict.RUNTIME_ERROR, _plain_finding(stage, "exit", title, end.output))
+
+
+def why_failed(failed: Failed, stage: Stage) -> Stop:
+    """The verdict on an exception of submitted code."""
+    verdict, kind = _verdict_of(failed)
+    if verdict is None:
+        return Stop(None, unevaluable(stage, failed.message))
+    title = f"{failed.error}: {failed.message}".replace("\n", " ")[:300]
+    evidence: Evidence = {"error": failed.error, "trace": failed.trace[-1500:]}
+    finding = Finding(
+        stage=stage,
+        kind=kind,
+        severity=Severity.GATE,
+        source=Source.COMPILER if verdict is Verdict.COMPILE_ERROR else Source.PLAYER,
+        title=title,
+        evidence=evidence,
+        location=Location(line=failed.line, kernel=failed.kernel),
+    )
+    return Stop(verdict, finding)
+
+
+def _verdict_of(failed: Failed) -> tuple[Verdict | None, str]:
+    by_cause: dict[str, tuple[Verdict | None, str]] = {
+        "no_entry": (Verdict.INVALID, "no_entry"),
+        "out_of_memory": (Verdict.OUT_OF_MEMORY, _memory_kind(failed)),
+        "unsupported": (None, ""),
+        "compile": (Verdict.COMPILE_ERROR, "frontend"),
+        "launch": (Verdict.COMPILE_ERROR, "resources"),
+        "device": (Verdict.RUNTIME_ERROR, "device_fault"),
+    }
+    if failed.cause in by_cause:
+        return by_cause[failed.cause]
+    if failed.error in ("SystemExit", "KeyboardInterrupt"):
+        return Verdict.RUNTIME_ERROR, "exit"
+    if failed.where == "load" and failed.error in ("SyntaxError", "IndentationError"):
+        return Verdict.INVALID, "syntax"
+    if failed.where == "construct":
+        return Verdict.RUNTIME_ERROR, "constructor"
+    return Verdict.RUNTIME_ERROR, "exception"
+
+
+def _memory_kind(failed: Failed) -> str:
+    return "device" if "CUDA" in failed.message else "host"
+
+
+def _plain_finding(stage: Stage, kind: str, title: str, output: str) -> Finding:
+    return Finding(
+        stage=stage,
+        kind=kind,
+        severity=Severity.GATE,
+        source=Source.JUDGE,
+        title=title[:300],
+        evidence={"output": output[-1500:]},
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
