@@ -52,7 +52,8 @@ TASKS = {
     "convolution, scale, hardswish": task(
         "return F.hardswish(self.conv(x) * self.scale + 0.5)",
         "torch.randn(batch, 6, size, size + 3)",
-        "self.conv = nn.Conv2d(6, 10, 3, stride=2, padding=1, dilation=2, groups=2); self.scale = nn.Parameter(torch.randn(10, 1, 1))",
+        "self.conv = nn.Conv2d(6, 10, 3, stride=2, padding=1, dilation=2, groups=2);"
+        "self.scale = nn.Parameter(torch.randn(10, 1, 1))",
         batch=32, size=128,
     ),
     "depthwise convolution, silu, residual": task(
@@ -70,7 +71,8 @@ TASKS = {
         "self.temperature = 3.0", tokens=2048,
     ),
     "RMS norm spelled out, then gate": task(
-        "a, b = self.w(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.g).chunk(2, dim=-1); return F.silu(a) * b",
+        "x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.g;"
+        "a, b = self.w(x).chunk(2, dim=-1); return F.silu(a) * b",
         "torch.randn(rows, width)",
         "self.eps = 1e-5; self.g = nn.Parameter(torch.randn(width)); self.w = nn.Linear(width, 4 * width, bias=False)",
         "width", rows=8192, width=256,
