@@ -191,7 +191,7 @@ def show_run(request: HttpRequest, run_id: int) -> dict[str, Any]:
     return {**run_json(run), "result": run.result()}
 
 
-@runs.post("/{int:run_id}/{action}")
+@runs.post("/{int:run_id}/steer/{action}")
 def steer(
     request: HttpRequest, run_id: int, action: Literal["pause", "resume", "stop", "cancel"]
 ) -> dict[str, Any]:

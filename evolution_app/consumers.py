@@ -7,6 +7,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
+from channels.exceptions import ChannelFull
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.contrib.auth.models import AnonymousUser
 
@@ -16,6 +17,7 @@ from evolution_app.models import Run, User
 from gpu_runner.core.verdicts import RunState
 
 NOT_FOUND: Final = 4404
+DONE: Final = 1000
 LOOK_EVERY_S: Final = 1.0
 PING_EVERY_S: Final = 20.0
 
@@ -44,7 +46,7 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
         await self.accept()
         if await database_sync_to_async(is_too_far_behind)(self.run_id, self.cursor):
             await self.send_json({"v": 1, "kind": "reload", "payload": {}})
-            await self.close()
+            await self.close(code=DONE)
             return
         self.ticking = asyncio.create_task(self.tick())
         await self.send_new_events()
@@ -66,9 +68,11 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
             await asyncio.sleep(LOOK_EVERY_S)
             is_ping_due = time.monotonic() - pinged >= PING_EVERY_S
             pinged = time.monotonic() if is_ping_due else pinged
-            await self.channel_layer.send(
-                self.channel_name, {"type": "run.look", "is_ping_due": is_ping_due}
-            )
+            # A full channel holds hints that make the consumer look anyway.
+            with contextlib.suppress(ChannelFull):
+                await self.channel_layer.send(
+                    self.channel_name, {"type": "run.look", "is_ping_due": is_ping_due}
+                )
 
     async def run_look(self, message: dict[str, Any]) -> None:
         standing = await self.standing()
@@ -101,7 +105,7 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
         standing = await self.standing()
         if standing is not None and standing[0].is_over and standing[1] <= self.cursor:
             await self.send_json({"v": 1, "kind": "end", "payload": {"state": standing[0]}})
-            await self.close()
+            await self.close(code=DONE)
 
     @database_sync_to_async
     def standing(self) -> tuple[RunState, int] | None:

@@ -22,6 +22,8 @@ KEEP: Final = timedelta(minutes=5)
 PRUNE_EVERY_S: Final = 60.0
 RETRY_S: Final = 1.0
 BATCH: Final = 500
+LOOKS: Final = 25
+"""How often the version of the database is read, every 20 ms, before the thread looks whether anybody listens."""
 OVERLAP: Final = 200
 """How far behind the newest id rows are looked for: on PostgreSQL a smaller id may be committed after a larger one."""
 
@@ -103,11 +105,11 @@ class Tail:
         self._pruned_at = time.monotonic()
 
     def wait(self) -> None:
-        """Return when there may be something new: on SQLite when another connection committed, else after a moment."""
+        """Return when there may be something new: on SQLite when another connection committed, or after a moment."""
         if not self._is_sqlite:
             time.sleep(0.05)
             return
-        while True:
+        for _ in range(LOOKS):
             with connection.cursor() as cursor:
                 cursor.execute("PRAGMA data_version")
                 version = cursor.fetchone()[0]
@@ -115,8 +117,6 @@ class Tail:
                 self._version = version
                 return
             time.sleep(0.02)
-            if time.monotonic() - self._pruned_at > PRUNE_EVERY_S:
-                return
 
     def new(self) -> list[tuple[str, dict[str, Any]]]:
         from evolution_app.models import Hint

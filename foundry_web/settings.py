@@ -99,7 +99,6 @@ USE_TZ = True
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = ENVIRONMENT.var / "static"
 # Served from where they lie: nothing to collect on a start, and a changed file shows at once.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG

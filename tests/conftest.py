@@ -4,6 +4,7 @@ import importlib
 import os
 import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,22 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
 
     database.setdefault("TEST", {})["NAME"] = name
     connections["default"].settings_dict["TEST"]["NAME"] = name
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """Connections of threads that asyncio keeps would hold a PostgreSQL database when it is dropped."""
+    yield
+    from django.db import connection
+
+    with django_db_blocker.unblock():
+        if connection.vendor != "postgresql":
+            return
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
 
 
 # People and things of the web side; rows are made on demand only.

@@ -1,0 +1,236 @@
+"""The runner's process with a scripted pool: what it claims, keeps and gives back, and what a kill costs."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+from django.utils import timezone
+
+from evolution_app import services
+from evolution_app.models import Candidate, Run, RunEvent, Runner, User
+from gpu_runner.core.task_report import TaskReport
+from gpu_runner.core.verdicts import RunState, State
+from gpu_runner.evaluation.errors import InvalidTask, RunnerError
+from gpu_runner.settings import InvalidSetting, WorkerSettings
+from gpu_runner.store import Store
+from gpu_runner.worker import ClosablePool, Worker
+from tests.web import samples
+from tests.web.scripted import ScriptedPool, scripted_work
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.rerun]
+
+TOO_LATE_S = 30.0
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def wait_until(claim: Callable[[], bool], timeout_s: float = TOO_LATE_S) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not claim():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+class Hands:
+    """A worker in a thread of the test."""
+
+    def __init__(self) -> None:
+        self.workers: list[tuple[Worker, threading.Thread]] = []
+
+    def start(
+        self,
+        work_on: Callable[[Store, ClosablePool], None] = scripted_work,
+        open_pool: Callable[[], ClosablePool] = ScriptedPool,
+    ) -> Worker:
+        worker = Worker(WorkerSettings(idle_s=0.05, grace_s=600), open_pool, work_on)
+
+        def run() -> None:
+            try:
+                worker.run()
+            finally:
+                connections.close_all()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        self.workers.append((worker, thread))
+        return worker
+
+    def end(self) -> None:
+        for worker, _ in self.workers:
+            worker.leave()
+        for _, thread in self.workers:
+            thread.join(TOO_LATE_S)
+            assert not thread.is_alive()
+
+
+@pytest.fixture
+def hands() -> Iterator[Hands]:
+    hands = Hands()
+    yield hands
+    hands.end()
+
+
+def test_a_queued_run_is_worked_on_to_its_end(run: Run, hands: Hands) -> None:
+    hands.start()
+    wait_until(lambda: Run.objects.get().is_over)
+    run.refresh_from_db()
+    assert (run.state, run.runner, run.device) == (RunState.FINISHED, None, "scripted")
+    assert run.candidates.correct().count() == 24
+    assert run.task.__class__.objects.get().report is not None
+
+
+def test_runners_side_by_side_share_the_queue(task: Any, owner: User, hands: Hands) -> None:
+    runs = [samples.run(task, owner) for _ in range(6)]
+    for _ in range(3):
+        hands.start()
+    wait_until(lambda: not Run.objects.not_over().exists())
+    for run in runs:
+        numbers = list(run.candidates.values_list("number", flat=True))
+        assert numbers == list(range(1, 25))
+        run.refresh_from_db()
+        assert run.fence == 1
+
+
+def test_a_runner_that_leaves_gives_its_run_back(run: Run, hands: Hands) -> None:
+    hands.start(lambda claim, pool: scripted_work(claim, pool, pause_s=0.1))
+    wait_until(lambda: Candidate.objects.correct().count() >= 2)
+    hands.end()
+    run.refresh_from_db()
+    assert (run.state, run.runner, run.lost_claims) == (RunState.QUEUED, None, 0)
+    assert Runner.objects.get().stopped_at is not None
+
+
+def test_people_stop_a_run_in_progress(run: Run, owner: User, hands: Hands) -> None:
+    hands.start(lambda claim, pool: scripted_work(claim, pool, pause_s=0.1))
+    wait_until(lambda: Candidate.objects.correct().count() >= 2)
+    services.request_stop(run=run, by=owner)
+    wait_until(lambda: Run.objects.get().is_over)
+    assert Run.objects.get().state == RunState.FINISHED
+    assert Candidate.objects.count() < 24
+
+
+def test_a_failure_of_ours_gives_the_run_back_and_the_worker_lives(run: Run, hands: Hands) -> None:
+    failures = [RuntimeError("a bug"), RunnerError("the device was lost")]
+
+    def work(claim: Store, pool: ClosablePool) -> None:
+        if failures:
+            raise failures.pop()
+        scripted_work(claim, pool)
+
+    hands.start(work)
+    wait_until(lambda: Run.objects.get().is_over)
+    run.refresh_from_db()
+    assert (run.state, run.fence) == (RunState.FINISHED, 3)
+
+
+def test_a_run_that_always_breaks_fails_with_the_reason(run: Run, hands: Hands) -> None:
+    def work(claim: Store, pool: ClosablePool) -> None:
+        raise RunnerError("the disk is full")
+
+    hands.start(work)
+    wait_until(lambda: Run.objects.get().is_over)
+    run.refresh_from_db()
+    assert (run.state, run.stop_reason) == (RunState.FAILED, "the disk is full")
+
+
+def test_an_unusable_task_does_not_disturb_the_worker(run: Run, owner: User, hands: Hands) -> None:
+    def work(claim: Store, pool: ClosablePool) -> None:
+        if claim.run_id == run.pk:
+            claim.set_state(RunState.FAILED, "line 3: no such module")
+            raise InvalidTask("no such module", 3)
+        scripted_work(claim, pool)
+
+    second = samples.run(run.task, owner)
+    hands.start(work)
+    wait_until(lambda: not Run.objects.not_over().exists())
+    second.refresh_from_db()
+    assert second.state == RunState.FINISHED
+
+
+def test_a_pool_that_cannot_be_opened_is_told_on_the_pages(run: Run, hands: Hands) -> None:
+    def no_pool() -> ClosablePool:
+        raise RunnerError("bubblewrap is missing")
+
+    hands.start(open_pool=no_pool)
+    wait_until(lambda: Runner.objects.exclude(problem="").exists())
+    runner = Runner.objects.get()
+    assert (runner.problem, runner.is_alive) == ("bubblewrap is missing", True)
+    assert Run.objects.get().state == RunState.QUEUED
+
+
+def test_a_run_without_a_living_runner_is_taken_over(run: Run, hands: Hands) -> None:
+    lost = samples.claim(run)
+    lost.add(samples.proposal(1))
+    Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    hands.start()
+    wait_until(lambda: Run.objects.get().is_over)
+    assert Candidate.objects.filter(number=1).get().state == State.FINISHED
+
+
+def process() -> subprocess.Popen[bytes]:
+    """A real worker process on the database of this test, with the scripted pool."""
+    name = connection.settings_dict["NAME"]
+    is_file = connection.vendor == "sqlite"
+    url = f"sqlite:///{name}" if is_file else f"postgres://postgres@127.0.0.1:5432/{name}"
+    environment = {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(PROJECT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.web.scripted"], env=environment, cwd=PROJECT
+    )
+
+
+def test_killed_at_ten_random_moments_it_loses_and_doubles_nothing(run: Run) -> None:
+    finished: dict[int, int] = {}
+    for turn in range(10):
+        worker = process()
+        before = Candidate.objects.correct().count()
+        # Somewhere in the first moments of its work, or of its start.
+        wait_until(
+            lambda before=before, turn=turn: (
+                Candidate.objects.correct().count() >= min(before + turn % 3, 24)
+            )
+        )
+        time.sleep(0.013 * turn)
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+        now = dict(Candidate.objects.correct().values_list("number", "evaluations__id"))
+        assert finished.items() <= now.items()
+        finished = now
+        if Run.objects.get().is_over:
+            break
+    worker = process()
+    wait_until(lambda: Run.objects.get().is_over)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(TOO_LATE_S) == 0
+
+    candidates = Candidate.objects.order_by("number")
+    assert [candidate.number for candidate in candidates] == list(range(1, 25))
+    assert all(candidate.evaluations.count() == 1 for candidate in candidates)
+    assert len({candidate.source_id for candidate in candidates}) == 24
+    seqs = list(RunEvent.objects.after(run.pk, 0).values_list("seq", flat=True))
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"FOUNDRY_DEVICE": "tpu"}, "auto, cpu, cuda"),
+        ({"FOUNDRY_SLOTS": "0"}, "1 to 64"),
+        ({"FOUNDRY_SLOTS": "two"}, "1 to 64"),
+        ({"FOUNDRY_SANDBOX": "docker"}, "bwrap or none"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSetting, match=message):
+        WorkerSettings.from_environment(environment)
+
+
+def test_the_report_is_of_the_pool(run: Run) -> None:
+    assert isinstance(ScriptedPool().inspect(run.task.spec()), TaskReport)
