@@ -9,6 +9,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -168,14 +169,23 @@ def evolve(
 
 @app.command()
 def work(
-    device: Device = "auto",
-    slots: Annotated[int, typer.Option(min=1, max=64, help="Evaluations at the same time.")] = 1,
-    sandbox: Sandbox = "bwrap",
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N.")] = None,
+    slots: Annotated[int | None, typer.Option(help="Evaluations at the same time.")] = None,
+    sandbox: Annotated[str | None, typer.Option(help="bwrap, or none.")] = None,
 ) -> None:
-    """Claim queued runs from the database and work on them until told to stop."""
+    """Claim queued runs from the database and work on them until told to stop. Options win over FOUNDRY_* variables."""
+    from gpu_runner.settings import InvalidSetting, WorkerSettings
     from gpu_runner.worker import main as serve
 
-    raise typer.Exit(serve(EvaluationSettings(device=device, slots=slots, sandbox=sandbox)))
+    given = {"device": device, "slots": slots, "sandbox": sandbox}
+    try:
+        settings = replace(
+            WorkerSettings.from_environment(),
+            **{name: value for name, value in given.items() if value is not None},
+        )
+    except InvalidSetting as error:
+        _usage(str(error))
+    raise typer.Exit(serve(settings))
 
 
 def _task(
