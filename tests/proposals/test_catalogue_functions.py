@@ -57,12 +57,14 @@ def test_convolutions_agree_with_torch(tmp_path: Path) -> None:
         made("convolution", name="dense"),
         made("convolution", name="plain", bias=False),
         made("convolution", name="depthwise", depthwise=True),
+        made("convolution", name="turned", transposed=True),
+        made("convolution", name="voxels", dimensions=3),
     )
     errors = run_script(
         """
         candidate = load("candidate.py")
-        def both(function, x, w, bias, stride, padding, dilation, groups):
-            arguments = (x, w, bias, stride, padding, dilation, False, [0] * len(stride), groups)
+        def both(function, x, w, bias, stride, padding, dilation, groups, turned=False):
+            arguments = (x, w, bias, stride, padding, dilation, turned, [int(turned)] * len(stride), groups)
             return error(function(*arguments), torch.ops.aten.convolution(*arguments))
         x, bias = torch.randn(2, 6, 11, 9), torch.randn(10)
         last, line = x.to(memory_format=torch.channels_last), torch.randn(2, 6, 37)
@@ -72,6 +74,16 @@ def test_convolutions_agree_with_torch(tmp_path: Path) -> None:
             "grouped": both(candidate.dense, x, torch.randn(10, 3, 3, 3), bias, [1, 1], [1, 1], [2, 1], 2),
             "last": both(candidate.dense, last, torch.randn(10, 6, 1, 1), bias, [1, 1], [0, 0], [1, 1], 1),
             "line": both(candidate.dense, line, torch.randn(8, 6, 5), torch.randn(8), [2], [2], [1], 1),
+            "turned": both(
+                candidate.turned, x, torch.randn(6, 5, 3, 2), bias, [2, 3], [1, 0], [1, 1], 2, True
+            ),
+            "turned line": both(
+                candidate.turned, line, torch.randn(6, 8, 4), torch.randn(8), [2], [1], [1], 1, True
+            ),
+            "voxels": both(
+                candidate.voxels, torch.randn(2, 4, 5, 6, 7), torch.randn(10, 4, 2, 3, 3), bias,
+                [1, 2, 1], [0, 1, 1], [1, 1, 2], 1,
+            ),
             "depthwise": both(
                 candidate.depthwise, x, torch.randn(12, 1, 3, 3), torch.randn(12), [2, 2], [1, 1], [1, 1], 6
             ),

@@ -310,37 +310,46 @@ class _Module:
             bias_statements = [f"acc += {kernel.value(Ref(node=step.bias.name))}"]
         statements = bias_statements + self._epilogue(kernel, step.region.nodes, None, anchor)
         weight_shape = step.weight.shape or (1, 1, 1, 1)
-        depthwise = weight_shape[1] == 1
-        launch = {} if depthwise else convolution_launch(
-            shape[0] * shape[2] * shape[3],
+        template = _convolution_template(step, len(shape))
+        missing = (5 if template == "convolution_3d" else 4) - len(shape)
+        launch = {} if template == "depthwise_convolution" else convolution_launch(
+            math.prod(shape) // shape[1],
             shape[1] // step.groups,
-            math.prod(weight_shape[1:]),
+            math.prod(weight_shape[2:]) * (step.x.shape or (1, 1))[1] // step.groups,
             anchor.dtype or "float32",
             self.precisions.convolution,
         )  # fmt: skip
         name = self._function_name(step.region.nodes)
         self._add_function(
             render(
-                "depthwise_convolution" if depthwise else "convolution",
+                template,
                 name=name,
                 operands=list(kernel.operands.values()),
                 statements=statements,
                 precision=self.precisions.convolution,
                 launch=launch,
                 out_dtype=_out_dtype(step.x, step.region.outputs[0]),
-                docstring=_docstring(step.region.nodes, "Convolution of x (B, C, H, W)"),
+                docstring=_docstring(step.region.nodes, "Convolution of x (batch, channels, ...)"),
             )
         )
+        full = {local for local, operand in kernel.operands.items() if operand.reach is Reach.FULL}
+        dimension = ".unsqueeze(2)" * missing
         arguments = [
-            self._text(step.x.name),
-            self._text(step.weight.name),
-            *kernel.passed.values(),
-            f"stride={step.stride}",
-            f"padding={step.padding}",
-            f"dilation={step.dilation}",
+            self._text(step.x.name) + dimension,
+            self._text(step.weight.name) + dimension,
+            *(text + dimension * (local in full) for local, text in kernel.passed.items()),
+            f"stride={(1,) * missing + step.stride}",
+            f"padding={(0,) * missing + step.padding}",
+            f"dilation={(1,) * missing + step.dilation}",
             f"groups={step.groups}",
         ]
-        self._assign(step.region.outputs[0], f"{name}({', '.join(arguments)})")
+        if step.transposed:
+            arguments += [
+                "transposed=True",
+                f"output_padding={(0,) * missing + step.output_padding}",
+            ]
+        call = f"{name}({', '.join(arguments)})" + ".squeeze(2)" * missing
+        self._assign(step.region.outputs[0], call)
 
     def _attention(self, step: Attention) -> None:
         name = self._unique("attention")
@@ -452,6 +461,12 @@ class _Module:
             self.forward.append(f"{self._variable(node)} = {text}")
 
 
+def _convolution_template(step: Convolution, rank: int) -> str:
+    if step.transposed or rank == 5:
+        return "convolution_3d"
+    return "depthwise_convolution" if (step.weight.shape or (0, 0))[1] == 1 else "convolution"
+
+
 def _view_text(node: Node, source: str, host: Callable[[Argument], str]) -> str:
     name = base_name(node)
     arguments = list(node.args[1:])
@@ -532,11 +547,15 @@ def _reach(node: Node, shape: tuple[int, ...]) -> Reach:
 
 
 def _image_reach(node: Node, shape: tuple[int, ...]) -> Reach:
-    found = node.shape or ()
+    found, channels = node.shape or (), 1 - len(shape)
     if math.prod(found) == 1:
         return Reach.SCALAR
-    channels = len(found) >= 3 and found[-3] == shape[1] == math.prod(found)
-    return Reach.CHANNEL if channels else Reach.FULL
+    vector = len(found) >= -channels and found[channels] == shape[1] == math.prod(found)
+    if vector:
+        return Reach.CHANNEL
+    if found != shape and len(shape) == 3:
+        raise Unsupported(f"an operand of {found} beside {shape}")
+    return Reach.FULL
 
 
 def _row_reach(node: Node, shape: tuple[int, ...]) -> Reach:

@@ -26,6 +26,8 @@ def function_for(
     beta: float = 1.0,
     bias: bool = True,
     depthwise: bool = False,
+    dimensions: int = 2,
+    transposed: bool = False,
 ) -> LibraryFunction | None:
     """The Triton function that computes one library operation; None where there is no template for it.
 
@@ -39,7 +41,9 @@ def function_for(
         precision: of float32 products: ieee, or tf32 where the task's policy permits it.
         alpha, beta: of addmm and baddbmm.
         bias: whether the convolution has one.
-        depthwise: for the convolution with one input channel per group.
+        depthwise: for the convolution with one input channel per group; in one or two dimensions.
+        dimensions: of the convolution. One and two share a text; three needs to be said.
+        transposed: whether the convolution is.
     """
     op = op.removeprefix("aten.").split(".")[0]
     name = name or op
@@ -47,12 +51,13 @@ def function_for(
         launch = gemm_launch(*(sizes or (4096, 4096, 4096)), dtype, precision)
         return LibraryFunction(name, _product(op, name, launch, precision, alpha, beta))
     if op == "convolution":
-        if depthwise:
+        if depthwise and dimensions < 3 and not transposed:
             return LibraryFunction(
                 name, _convolution(name, "depthwise_convolution", {}, "ieee", bias)
             )
         launch = convolution_launch(*(sizes or (4096, 4096, 4096)), dtype, precision)
-        return LibraryFunction(name, _convolution(name, "convolution", launch, precision, bias))
+        template = "convolution_3d" if dimensions == 3 or transposed else "convolution"
+        return LibraryFunction(name, _convolution(name, template, launch, precision, bias))
     return None
 
 
@@ -81,16 +86,29 @@ def _product(
 _CONVOLUTION = '''
 def {name}(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *, out=None):
     """Convolution of x (B, C, H, W) or (B, C, W) with the parameters of torch's own operation."""
-    if transposed:
-        raise NotImplementedError("transposed convolution")
     if x.dim() == 3:
         y = {name}(
             x[:, :, None], weight[:, :, None], bias, (1, *stride), (0, *padding), (1, *dilation),
-            False, output_padding, groups, out=None if out is None else out[:, :, None],
+            transposed, output_padding, groups, out=None if out is None else out[:, :, None],
         )
         return y[:, :, 0]
     return {name}_tiles(
         x, weight, {bias}stride=stride, padding=padding, dilation=dilation, groups=groups, out=out
+    )
+'''
+
+_CONVOLUTION_3D = '''
+def {name}(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *, out=None):
+    """Convolution in one to three dimensions, also transposed, with the parameters of torch's own operation."""
+    if x.dim() < 5:
+        y = {name}(
+            x[:, :, None], weight[:, :, None], bias, (1, *stride), (0, *padding), (1, *dilation),
+            transposed, (0, *output_padding), groups, out=None if out is None else out[:, :, None],
+        )
+        return y[:, :, 0]
+    return {name}_tiles(
+        x, weight, {bias}stride=stride, padding=padding, dilation=dilation, groups=groups,
+        transposed=transposed, output_padding=output_padding, out=out
     )
 '''
 
@@ -106,4 +124,5 @@ def _convolution(
         precision=precision,
         launch=launch,
     )
-    return tiles + "\n" + _CONVOLUTION.format(name=name, bias="bias, " if bias else "")
+    adapter = _CONVOLUTION_3D if template == "convolution_3d" else _CONVOLUTION
+    return tiles + "\n" + adapter.format(name=name, bias="bias, " if bias else "")

@@ -20,6 +20,14 @@ _ROW_OPERATIONS: Final = frozenset(
     "softmax _softmax log_softmax layer_norm rms_norm sum mean amax amin logsumexp var".split()
 )
 _FLOATS: Final = frozenset(("float32", "float16", "bfloat16"))
+_CONVOLUTIONS: Final[dict[str, dict[str, int]]] = {
+    "convolution": {
+        "stride": 3, "padding": 4, "dilation": 5, "transposed": 6, "output_padding": 7, "groups": 8,
+    },
+    "conv": {"stride": 3, "padding": 4, "dilation": 5, "groups": 6},
+    "conv_transpose": {"stride": 3, "padding": 4, "output_padding": 5, "groups": 6, "dilation": 7},
+}  # fmt: skip
+"""Where the operations of ATen keep their options."""
 MAX_ROW: Final = 32_768
 
 
@@ -63,6 +71,8 @@ class Convolution:
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
+    transposed: bool
+    output_padding: tuple[int, ...]
     region: Region
 
 
@@ -216,7 +226,7 @@ class _Planner:
             return True
         rank = len(node.shape)
         padded = (1,) * (rank - len(operand.shape)) + operand.shape
-        if rank in (2, 4):
+        if rank in (2, 4, 5):
             return all(a in (1, b) for a, b in zip(padded, node.shape, strict=True))
         return padded == (1,) * (rank - 1) + node.shape[-1:]
 
@@ -273,22 +283,19 @@ class _Planner:
 
     def _convolution(self, node: Node) -> Convolution | None:
         name = base_name(node)
-        if name == "convolution":
-            if node.args[6] is not False or len(node.args[3]) != 2:
-                raise Unsupported("a transposed or three-dimensional convolution")
-            stride, padding, dilation, groups = (node.args[i] for i in (3, 4, 5, 8))
-        elif name == "conv2d":
-            stride, padding, dilation, groups = (
-                keyword(node, position, key, default)
-                for position, key, default in (
-                    (3, "stride", [1, 1]),
-                    (4, "padding", [0, 0]),
-                    (5, "dilation", [1, 1]),
-                    (6, "groups", 1),
-                )
-            )
-        else:
+        positions = _CONVOLUTIONS.get(
+            "convolution" if name == "convolution" else name.rstrip("123d")
+        )
+        if positions is None or node.shape is None or len(node.shape) not in (3, 4, 5):
             return None
+        dimensions = len(node.shape) - 2
+        values = {
+            key: keyword(node, position, key, 0 if "padding" in key else 1)
+            for key, position in positions.items()
+        }
+        transposed = name.startswith("conv_transpose") or values.pop("transposed", False) is True
+        groups = int(number(values.pop("groups")))
+        sizes = {key: _sizes(value, dimensions) for key, value in values.items()}
         x, weight = self._source(node.args[0]), self._source(node.args[1])
         bias = (
             self._source(node.args[2]) if len(node.args) > 2 and node.args[2] is not None else None
@@ -296,14 +303,21 @@ class _Planner:
         if (
             x.dtype not in _FLOATS
             or x.dtype != weight.dtype
-            or x.shape is None
-            or len(x.shape) != 4
+            or len(x.shape or ()) != dimensions + 2
         ):
             raise Unsupported(f"a convolution of {x.dtype} {x.shape}")
         return Convolution(
-            x, weight, bias, _pair(stride), _pair(padding), _pair(dilation), int(number(groups)),
-            self._epilogue([node]),
-        )  # fmt: skip
+            x=x,
+            weight=weight,
+            bias=bias,
+            stride=sizes["stride"],
+            padding=sizes["padding"],
+            dilation=sizes["dilation"],
+            groups=groups,
+            transposed=transposed,
+            output_padding=sizes.get("output_padding", (0,) * dimensions),
+            region=self._epilogue([node]),
+        )
 
     def _attention(self, node: Node) -> Attention | None:
         if base_name(node) == "scaled_dot_product_attention":
@@ -470,12 +484,13 @@ def _is_identity(node: Node) -> bool:
     return base_name(node) == "contiguous" or node.args[2] is False or node.args[1] == 0.0
 
 
-def _pair(argument: Argument) -> tuple[int, ...]:
+def _sizes(argument: Argument, dimensions: int) -> tuple[int, ...]:
+    """Stride, padding or dilation, one number per dimension."""
     if isinstance(argument, str):
         raise Unsupported(f"padding {argument!r}")
     values = argument if isinstance(argument, list) else [argument]
     numbers = tuple(int(number(value)) for value in values)
-    return numbers * 2 if len(numbers) == 1 else numbers
+    return numbers * dimensions if len(numbers) == 1 else numbers
 
 
 def _width(node: Node) -> int:

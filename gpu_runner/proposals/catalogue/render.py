@@ -73,6 +73,14 @@ ACCESS: dict[str, Access] = {
         channel="channels",
         channel_load=_MASKED_COLUMNS.format("in_group"),
     ),
+    "convolution_3d": Access(
+        axes="bcdhw",
+        shape="B, O, OD, OH, OW",
+        full="(image * stride_$_b + od * stride_$_d + oh * stride_$_h + ow * stride_$_w)[:, None]"
+        " + (channels * stride_$_c)[None, :]",
+        channel="channels",
+        channel_load=_MASKED_COLUMNS.format("in_group"),
+    ),
     "depthwise_convolution": Access(
         axes="bchw",
         shape="B, O, OH, OW",
