@@ -22,7 +22,7 @@ from evolution_app.models import (
     User,
 )
 from gpu_runner.core.verdicts import RunState, Verdict
-from tests.web import samples, scripted
+from tests.web import played_runs, samples
 
 pytestmark = pytest.mark.django_db
 
@@ -49,8 +49,8 @@ def as_user(user: User | None, **options: Any) -> Client:
 @pytest.fixture
 def played(run: Run) -> Run:
     """A run with twelve candidates of all fates."""
-    store = scripted.play(run)
-    scripted.call_model(store, 3)
+    store = played_runs.play(run)
+    played_runs.call_model(store, 3)
     run.refresh_from_db()
     return run
 
@@ -121,7 +121,15 @@ def test_strangers_are_sent_to_sign_in_and_back(played: Run, entry: ExperienceEn
 
 @pytest.mark.parametrize(
     "address",
-    ["/nowhere", "/runs/0", "/runs/99999999999999999999", "/runs/1/c/1", "/library/7", "/tasks/7", "/runs/x"],
+    [
+        "/nowhere",
+        "/runs/0",
+        "/runs/99999999999999999999",
+        "/runs/1/c/1",
+        "/library/7",
+        "/tasks/7",
+        "/runs/x",
+    ],
 )
 def test_the_page_of_nothing_says_what_to_do(owner: User, address: str) -> None:
     answer = as_user(owner).get(address)
@@ -249,7 +257,9 @@ def test_a_task_is_duplicated_only_by_who_sees_it(task: Task, owner: User, other
 # The run
 
 
-def test_the_run_page_names_the_best_its_baseline_and_its_fidelity(played: Run, owner: User) -> None:
+def test_the_run_page_names_the_best_its_baseline_and_its_fidelity(
+    played: Run, owner: User
+) -> None:
     page = as_user(owner).get(f"/runs/{played.pk}").content.decode()
 
     assert "1.83x" in page
@@ -278,15 +288,19 @@ def test_every_frame_draws_what_the_page_draws(played: Run, owner: User) -> None
     assert {"run.state", "run.best", "run.budget", "island", "migration", "diagnosis"} <= drawn
     assert {"candidate.created", "candidate.done"} <= drawn
     for frame in frames:
-        for swapped in re.findall(r'<\w+ [^>]*id="([^"]+)"[^>]*hx-swap-oob', frame.get("content", "")):
+        for swapped in re.findall(
+            r'<\w+ [^>]*id="([^"]+)"[^>]*hx-swap-oob', frame.get("content", "")
+        ):
             assert f'id="{swapped}"' in page, (frame["kind"], swapped)
 
 
 def test_an_island_without_candidates_is_flagged_once_others_have_some(
     run: Run, owner: User
 ) -> None:
-    scripted.play(run, count=2)
-    islands = as_user(owner).get(f"/runs/{run.pk}").content.decode().split('<section class="island')[1:]
+    played_runs.play(run, count=2)
+    islands = (
+        as_user(owner).get(f"/runs/{run.pk}").content.decode().split('<section class="island')[1:]
+    )
 
     assert ["empty" in island for island in islands] == [False, False, True]
 
@@ -299,9 +313,14 @@ def test_a_queued_run_says_how_many_are_ahead(task: Task, owner: User) -> None:
 
 
 def test_stop_pause_resume_and_cancel_ask_the_runner(run: Run, owner: User) -> None:
-    scripted.play(run, count=1)
+    played_runs.play(run, count=1)
     client = as_user(owner)
-    for action, wanted in (("pause", "pausing"), ("resume", "running"), ("stop", "stopping"), ("cancel", "cancelled")):
+    for action, wanted in (
+        ("pause", "pausing"),
+        ("resume", "running"),
+        ("stop", "stopping"),
+        ("cancel", "cancelled"),
+    ):
         assert client.post(f"/runs/{run.pk}/{action}")["Location"] == f"/runs/{run.pk}"
         run.refresh_from_db()
         assert run.wanted == wanted
@@ -318,7 +337,9 @@ def test_steering_never_leads_to_another_site(run: Run, owner: User) -> None:
 
 def test_a_hint_and_a_kernel_reach_the_run(played: Run, owner: User) -> None:
     client = as_user(owner)
-    client.post(f"/runs/{played.pk}/inject", {"hint": "use wider loads", "island": "1", "source": ""})
+    client.post(
+        f"/runs/{played.pk}/inject", {"hint": "use wider loads", "island": "1", "source": ""}
+    )
     bad = client.post(f"/runs/{played.pk}/inject", {"source": "x = 1", "island": "0"}, follow=True)
 
     assert [s.hint for s in played.steerings.all()] == ["use wider loads"]
@@ -420,7 +441,13 @@ def test_prompts_and_unknown_costs_are_shown_as_what_they_are(played: Run, owner
 
 
 def lesson_form(**change: str) -> dict[str, str]:
-    return {"kind": "technique", "title": "Wider blocks", "action": "use 512", "operators": "mul, add", **change}
+    return {
+        "kind": "technique",
+        "title": "Wider blocks",
+        "action": "use 512",
+        "operators": "mul, add",
+        **change,
+    }
 
 
 def test_a_nomination_takes_its_pair_as_evidence(played: Run, owner: User) -> None:
@@ -451,9 +478,7 @@ def test_an_expert_approves_and_goes_on_to_the_next(
 
 
 @pytest.mark.parametrize("decision", ["approve", "reject", "retire", "request_changes", "restore"])
-def test_who_nominated_decides_nothing(
-    entry: ExperienceEntry, owner: User, decision: str
-) -> None:
+def test_who_nominated_decides_nothing(entry: ExperienceEntry, owner: User, decision: str) -> None:
     answer = as_user(owner).post(f"/library/{entry.pk}/{decision}", {"version": "1", "reason": "x"})
 
     assert answer.status_code == 403
@@ -473,7 +498,9 @@ def test_a_decision_on_an_older_version_is_refused_and_explained(
     assert entry.state == "nominated"
 
 
-def test_a_rejection_needs_a_reason(played: Run, entry: ExperienceEntry, owner: User, expert: User) -> None:
+def test_a_rejection_needs_a_reason(
+    played: Run, entry: ExperienceEntry, owner: User, expert: User
+) -> None:
     services.share_task(task=played.task, by=owner, visibility="shared")
     client = as_user(expert)
     page = client.post(f"/library/{entry.pk}/reject", {"version": "1"}, follow=True)
@@ -539,7 +566,12 @@ def test_a_wrong_password_names_neither_part() -> None:
     page = Client().post("/login", {"username": "pia", "password": "wrong"})
 
     assert "Name and password do not match" in page.content.decode()
-    assert Client().post("/login", {"username": "pia", "password": "correct horse battery"}).status_code == 302
+    assert (
+        Client()
+        .post("/login", {"username": "pia", "password": "correct horse battery"})
+        .status_code
+        == 302
+    )
 
 
 def test_changes_need_the_forms_secret(run: Run, owner: User) -> None:
@@ -602,12 +634,16 @@ def test_pages_say_when_the_sandbox_is_off_and_why_a_runner_cannot_work(owner: U
 @pytest.fixture
 def hostile(owner: User) -> Run:
     """A run in which everything that people, children and models may write is an attack."""
-    task = services.submit_task(owner=owner, name=f"t {scripted.HOSTILE}"[:120], source=samples.TASK + f"# {scripted.HOSTILE}\n")
+    task = services.submit_task(
+        owner=owner,
+        name=f"t {played_runs.HOSTILE}"[:120],
+        source=samples.TASK + f"# {played_runs.HOSTILE}\n",
+    )
     run = samples.run(task, owner)
     store = samples.claim(run)
-    store.set_state(RunState.RUNNING, scripted.HOSTILE)
-    store.note("island", {"index": 0, "strategy": scripted.HOSTILE[:80], "lens": scripted.HOSTILE})
-    text = scripted.HOSTILE
+    store.set_state(RunState.RUNNING, played_runs.HOSTILE)
+    store.note("island", {"index": 0, "strategy": played_runs.HOSTILE[:80], "lens": played_runs.HOSTILE})
+    text = played_runs.HOSTILE
     for number in range(2):
         candidate = store.add(
             samples.proposal(number, parents=(1,) if number else ()).model_copy(
@@ -615,31 +651,53 @@ def hostile(owner: User) -> Run:
             )
         )
     store.requeue(1, text)
-    failing = scripted.failing(Verdict.RUNTIME_ERROR, "exception", text, 1)
+    failing = played_runs.failing(Verdict.RUNTIME_ERROR, "exception", text, 1)
     finding = failing.findings[0].model_copy(
         update={
             "evidence": {text: text, "list": [text]},
             "suggestion": text,
-            "location": failing.findings[0].location.model_copy(update={"kernel": text, "tensor": text, "region": text}),
+            "location": failing.findings[0].location.model_copy(
+                update={"kernel": text, "tensor": text, "region": text}
+            ),
         }
     )
-    store.finish(1, failing.model_copy(update={"findings": (finding,), "device": text, "environment": {text: text}, "profile": {"kernels": {text: {text: text}}}}))
-    scripted.call_model(store, candidate.id)
+    store.finish(
+        1,
+        failing.model_copy(
+            update={
+                "findings": (finding,),
+                "device": text,
+                "environment": {text: text},
+                "profile": {"kernels": {text: {text: text}}},
+            }
+        ),
+    )
+    played_runs.call_model(store, candidate.id)
     services.inject(run=run, by=owner, hint=text)
     return run
 
 
 def test_nothing_that_others_write_becomes_markup(hostile: Run, owner: User) -> None:
     client = as_user(owner)
-    lesson = samples.LESSON.model_copy(update={"title": scripted.HOSTILE, "action": scripted.HOSTILE, "before": scripted.HOSTILE, "after": scripted.HOSTILE + "x"})
+    lesson = samples.LESSON.model_copy(
+        update={
+            "title": played_runs.HOSTILE,
+            "action": played_runs.HOSTILE,
+            "before": played_runs.HOSTILE,
+            "after": played_runs.HOSTILE + "x",
+        }
+    )
     entry = services.nominate_entry(
         candidate=Candidate.objects.get(run=hostile, number=1), by=owner, content=lesson
     )
-    pages = [
-        address for address in page_addresses(hostile, entry) if not address.endswith(".py")
-    ]
+    pages = [address for address in page_addresses(hostile, entry) if not address.endswith(".py")]
     pages = [address.replace("/c/3", f"/c/{number}") for number in (1, 2) for address in pages]
-    pages += ["/runs", "/library?queue=all", f"/library/{entry.pk}/edit", f"/tasks/new?copy={hostile.task_id}"]
+    pages += [
+        "/runs",
+        "/library?queue=all",
+        f"/library/{entry.pk}/edit",
+        f"/tasks/new?copy={hostile.task_id}",
+    ]
     texts = [client.get(address).content.decode() for address in pages]
     texts += [frame.get("content", "") for frame in frames_after(hostile.pk, 0, limit=1000)]
 
@@ -653,7 +711,14 @@ def test_no_page_names_a_foreign_origin_or_needs_inline_code(
     played: Run, entry: ExperienceEntry, owner: User
 ) -> None:
     client = as_user(owner)
-    addresses = ["/runs", "/tasks/new", "/library", "/account", "/nowhere", *page_addresses(played, entry)]
+    addresses = [
+        "/runs",
+        "/tasks/new",
+        "/library",
+        "/account",
+        "/nowhere",
+        *page_addresses(played, entry),
+    ]
     for address in addresses:
         if address.endswith(".py"):
             continue
@@ -678,7 +743,7 @@ def test_lists_ask_the_database_a_bounded_number_of_times(
     for number in range(30):
         task = services.submit_task(owner=owner, name=f"t{number}", source=samples.TASK)
         run = samples.run(task, owner)
-        store = scripted.play(run, count=1) if number < 3 else None
+        store = played_runs.play(run, count=1) if number < 3 else None
         if store is not None:
             candidate = Candidate.objects.get(run=run, number=1)
             for _ in range(5):
@@ -691,7 +756,7 @@ def test_lists_ask_the_database_a_bounded_number_of_times(
 def test_the_run_page_and_its_candidates_cost_the_same_however_many_there_are(
     run: Run, owner: User, django_assert_max_num_queries: Any
 ) -> None:
-    scripted.play(run, count=36)
+    played_runs.play(run, count=36)
     client = as_user(owner)
     with django_assert_max_num_queries(40):
         client.get(f"/runs/{run.pk}")

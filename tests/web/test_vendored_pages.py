@@ -14,11 +14,15 @@ ENTRIES = [
     for folder in VENDORED
     for entry in json.loads((folder / "VENDOR.json").read_text())
 ]
-FOREIGN = re.compile(r"""(?:src|href|action|url)\s*[=(]\s*["']?\s*(?:https?:)?//(?!www\.w3\.org/)[\w.]""")
+FOREIGN = re.compile(
+    r"""(?:src|href|action|url)\s*[=(]\s*["']?\s*(?:https?:)?//(?!www\.w3\.org/)[\w.]"""
+)
 
 
 @pytest.mark.parametrize(("folder", "entry"), ENTRIES, ids=[entry["name"] for _, entry in ENTRIES])
-def test_a_vendored_file_is_the_one_that_was_recorded(folder: Path, entry: dict[str, object]) -> None:
+def test_a_vendored_file_is_the_one_that_was_recorded(
+    folder: Path, entry: dict[str, object]
+) -> None:
     files = entry["files"]
     assert isinstance(files, dict)
     place = folder / str(entry["name"]) / str(entry["version"])
@@ -50,7 +54,9 @@ def test_no_template_style_or_script_names_a_foreign_origin(file: Path) -> None:
     assert not FOREIGN.search(file.read_text())
 
 
-@pytest.mark.parametrize("file", [f for f in own_files() if f.suffix == ".html"], ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "file", [f for f in own_files() if f.suffix == ".html"], ids=lambda f: f.name
+)
 def test_no_template_has_inline_code_or_style(file: Path) -> None:
     text = file.read_text()
 
@@ -74,7 +80,9 @@ def test_every_static_file_that_a_template_names_exists() -> None:
 
 
 def test_every_icon_that_is_named_is_in_the_sprite() -> None:
-    sprite = set(re.findall(r'<symbol [^>]*id="(\w+)"', (ROOT / "static/img/icons.svg").read_text()))
+    sprite = set(
+        re.findall(r'<symbol [^>]*id="(\w+)"', (ROOT / "static/img/icons.svg").read_text())
+    )
     named = {
         name
         for file in (ROOT / "templates").rglob("*.html")
