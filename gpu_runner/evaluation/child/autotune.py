@@ -26,7 +26,7 @@ def install() -> None:
 def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
     self.nargs = dict(zip(self.arg_names, args, strict=False))
     configs = self.prune_configs(kwargs) if len(self.configs) > 1 else self.configs
-    config = list(configs)[sessions.active().config % len(configs)]
+    config = list(configs)[sessions.active().config_of(self.base_fn.__name__) % len(configs)]
     _refuse_conflicts(config, kwargs)
     self.best_config = config
     everything = {**self.nargs, **kwargs, **config.all_kwargs()}

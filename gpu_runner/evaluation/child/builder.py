@@ -284,7 +284,10 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             touched = sectors(addresses) * 32
             self.counts.wanted_bytes += wanted
             self.counts.sector_bytes += touched
+            traffic.wanted += wanted
+            traffic.sectors += touched
         if loads:
+            self.counts.loads += self.weight
             self.counts.load_bytes += moved
             traffic.loaded += moved
         else:
@@ -516,6 +519,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         product = np.matmul(left.astype(wide, copy=False), right.astype(wide, copy=False))
         path = numeric_path(a.dtype.scalar, precision)
         flops = 2.0 * product.size * left.shape[-1] * self.weight
+        self.counts.dot_calls += self.weight
         self.counts.dots[path] = self.counts.dots.get(path, 0.0) + flops
         return Handle((product + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
 

@@ -3,7 +3,7 @@
 All counts are floats, because a sample of programs is scaled by the grid (`Counts.scaled`).
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,24 @@ SECTOR_BYTES = 32
 
 @dataclass
 class TensorTraffic:
-    """Bytes that one kernel argument's memory supplied and received."""
+    """Bytes that one kernel argument's memory supplied and received; `wanted` and `sectors` as in `Counts`."""
 
     loaded: float = 0.0
     stored: float = 0.0
+    wanted: float = 0.0
+    sectors: float = 0.0
     storage_bytes: int = 0
+
+    @property
+    def spread(self) -> float:
+        return _spread(self.sectors, self.wanted)
 
 
 @dataclass
 class Counts:
     """Totals over the programs of one launch.
 
+    `loads` and `dot_calls` count executions of `tl.load` and `tl.dot` by a program, however large the block.
     `flops` counts an addition, a multiplication or a comparison of floats as one, a fused multiply-add as two; `special`
     counts exp, log, sin, sqrt, division and the like; `dots` holds the operations of `tl.dot` by numeric path, "tf32",
     "ieee" (float32 on ordinary units), "bf16", "fp16", "fp8", "int8", "fp64". `wanted_bytes` and `sector_bytes` are of
@@ -32,6 +39,8 @@ class Counts:
     """
 
     programs: float = 0.0
+    loads: float = 0.0
+    dot_calls: float = 0.0
     load_bytes: float = 0.0
     store_bytes: float = 0.0
     atomic_bytes: float = 0.0
@@ -51,16 +60,18 @@ class Counts:
     @property
     def bytes_per_wanted_byte(self) -> float:
         """Bytes moved in whole sectors for each byte asked for: 1 when coalesced, up to 8 for float32."""
-        return max(self.sector_bytes / self.wanted_bytes, 0.01) if self.wanted_bytes else 1.0
+        return _spread(self.sector_bytes, self.wanted_bytes)
 
     def scaled(self, factor: float) -> "Counts":
         """The counts of `factor` times as many programs."""
         tensors = {
-            name: TensorTraffic(t.loaded * factor, t.stored * factor, t.storage_bytes)
+            name: replace(t, loaded=t.loaded * factor, stored=t.stored * factor)
             for name, t in self.tensors.items()
         }
         return Counts(
             programs=self.programs * factor,
+            loads=self.loads * factor,
+            dot_calls=self.dot_calls * factor,
             load_bytes=self.load_bytes * factor,
             store_bytes=self.store_bytes * factor,
             atomic_bytes=self.atomic_bytes * factor,
@@ -86,11 +97,20 @@ class Counts:
             dots={str(path): float(flops) for path, flops in raw["dots"].items()},
             tensors={
                 str(name): TensorTraffic(
-                    float(t["loaded"]), float(t["stored"]), int(t["storage_bytes"])
+                    loaded=float(t["loaded"]),
+                    stored=float(t["stored"]),
+                    wanted=float(t["wanted"]),
+                    sectors=float(t["sectors"]),
+                    storage_bytes=int(t["storage_bytes"]),
                 )
                 for name, t in raw["tensors"].items()
             },
         )
+
+
+def _spread(sector_bytes: float, wanted_bytes: float) -> float:
+    """Below 1 where a block asks for the same element more than once."""
+    return max(sector_bytes / wanted_bytes, 0.01) if wanted_bytes else 1.0
 
 
 def sectors(addresses: np.ndarray) -> int:

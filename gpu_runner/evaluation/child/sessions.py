@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,7 +114,7 @@ class Session:
         poison: float | None = None,
         sampling: Sampling | None = None,
         reverse: bool = False,
-        config: int = 0,
+        config: int | Mapping[str, int] = 0,
         tracks: bool = True,
     ) -> None:
         self.noop_kernels = noop_kernels
@@ -142,6 +142,9 @@ class Session:
 
     def unwritten_share(self, tensor: torch.Tensor) -> float:
         return self.allocations.unwritten_share(tensor)
+
+    def config_of(self, kernel: str) -> int:
+        return self.config if isinstance(self.config, int) else self.config.get(kernel, 0)
 
     def record(self, launch: Launch) -> None:
         self.launches.append(launch)
@@ -172,7 +175,7 @@ def session(
     poison: float | None = None,
     sampling: Sampling | None = None,
     reverse: bool = False,
-    config: int = 0,
+    config: int | Mapping[str, int] = 0,
 ) -> Iterator[Session]:
     """Observe the launches inside; sessions nest, the innermost sees them.
 
@@ -182,7 +185,7 @@ def session(
             two runs: what differs between the outputs was never written.
         sampling: interpret a part of each launch only (full-size arguments over untouched memory).
         reverse: run program instances from last to first; outputs that then differ show an order dependence.
-        config: which autotune configuration runs, modulo their number; the first is 0.
+        config: which autotune configuration runs, the first is 0; a mapping says so by kernel name (others run the first).
     """
     global _session
     outer, inner = (

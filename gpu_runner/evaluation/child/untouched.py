@@ -15,7 +15,7 @@ values; views are real. In a process whose interpreter is installed, launches ar
 
 import contextlib
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,18 +88,23 @@ class World:
 
 
 @contextlib.contextmanager
-def full_size(sampling: Sampling | None = None) -> Iterator[World]:
+def full_size(
+    sampling: Sampling | None = None, config: int | Mapping[str, int] = 0
+) -> Iterator[World]:
     """Torch inside reserves instead of computing, and launches are sampled.
 
     Args:
         sampling: how much of each launch is interpreted; None for the default.
+        config: which autotune configuration runs, as in `session`.
     """
     from triton import knobs
 
     world = World()
     with contextlib.ExitStack() as stack:
         if knobs.runtime.interpret:
-            world.session = stack.enter_context(session(sampling=sampling or Sampling()))
+            world.session = stack.enter_context(
+                session(sampling=sampling or Sampling(), config=config)
+            )
         stack.enter_context(torch.no_grad())
         stack.enter_context(_Reserving(world.operations))
         yield world
