@@ -163,10 +163,14 @@ class StandInStream:
         return
 
 
+_acting = 0
+"""How many `acting_as_gpu` are active: a reference is never shown a GPU that is not there."""
+
+
 def _for_the_candidate_only(real: Callable[..., Any], answer: Any) -> Callable[..., Any]:
     def asked(*args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1).f_code.co_filename
-        return answer if is_candidate_file(caller) else real(*args, **kwargs)
+        return answer if _acting and is_candidate_file(caller) else real(*args, **kwargs)
 
     return asked
 
@@ -254,5 +258,10 @@ _SHOWN: dict[Any, Callable[[Any], Any]] = {
 @contextlib.contextmanager
 def acting_as_gpu() -> Iterator[None]:
     """While active, the candidate's host code meets a GPU: use it around construct, load and call of a candidate."""
-    with _ActingAsGpu():
-        yield
+    global _acting
+    _acting += 1
+    try:
+        with _ActingAsGpu():
+            yield
+    finally:
+        _acting -= 1
