@@ -377,7 +377,8 @@ class _Zygote:
             message, fds = self.control.receive(START_TIMEOUT_S)
             _close_all(fds)
         except ChildCrashed as error:
-            raise SandboxMissing(f"a zygote did not start: {self._complaint()}") from error
+            advice = "`python -m gpu_runner doctor` says what to do"
+            raise SandboxMissing(f"no child starts: {self._complaint()}; {advice}") from error
         if message.get("threads") != 1:
             raise RunnerError(f"a zygote has {message.get('threads')} threads; fork needs 1")
         self._is_ready = True

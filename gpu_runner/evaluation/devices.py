@@ -38,6 +38,7 @@ class DeviceInfo:
 
     Args:
         inside: its name in a child, which sees this device alone: "cpu" or "cuda:0".
+        lock_name: None where nothing is measured.
         fingerprint: results are comparable while this is equal; see `fingerprint`.
     """
 
@@ -45,7 +46,7 @@ class DeviceInfo:
     name: str
     inside: str = "cpu"
     nodes: tuple[str, ...] = ()
-    lock_name: str = "cpu"
+    lock_name: str | None = None
     fingerprint: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
@@ -139,14 +140,23 @@ def all_gpus() -> tuple[Gpu, ...]:
 
 
 def _described_gpus() -> list[Gpu]:
-    """What the driver's own tool says, in the order of the bus; empty without it."""
+    """What the driver's own tool says, in the order of the bus; without it, what the driver says."""
     try:
         answer = subprocess.run(
             ["nvidia-smi", "-q", "-x"], capture_output=True, timeout=30, check=True
         )
         return gpus_in(answer.stdout)
     except (OSError, subprocess.SubprocessError, ElementTree.ParseError):
-        return []
+        files = sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))
+        return [gpu_in(file.read_text()) for file in files]
+
+
+def gpu_in(information: str) -> Gpu:
+    """One GPU from the driver's text, in which each line is a name, a colon and a value."""
+    lines = (line.partition(":") for line in information.splitlines())
+    told = {name.strip(): value.strip() for name, _, value in lines}
+    minor = int(told.get("Device Minor", "0"))
+    return Gpu(minor, told.get("Model", "NVIDIA GPU"), told.get("GPU UUID", ""))
 
 
 def gpus_in(xml: bytes) -> list[Gpu]:
@@ -181,28 +191,41 @@ class DeviceLock:
 
     Checking holds it shared, timing exclusive. Going from one to the other lets go in between, so
     that two holders who both want to time cannot block each other.
+
+    Args:
+        name: of the device; None locks nothing.
     """
 
-    def __init__(self, name: str) -> None:
-        folder = Path(tempfile.gettempdir()) / f"kernel-foundry-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        safe = re.sub(r"[^A-Za-z0-9-]", "_", name)
-        self._fd = os.open(folder / f"{safe}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def __init__(self, name: str | None) -> None:
+        self._fd = None if name is None else _lock_file(name)
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[None]:
-        fcntl.flock(self._fd, fcntl.LOCK_SH)
+        self._lock(fcntl.LOCK_SH)
         try:
             yield
         finally:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            self._lock(fcntl.LOCK_UN)
 
     def to_exclusive(self) -> None:
         """Wait until nobody else checks or times on this device."""
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        self._lock(fcntl.LOCK_EX)
 
     def to_shared(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_SH)
+        self._lock(fcntl.LOCK_SH)
 
     def close(self) -> None:
-        os.close(self._fd)
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def _lock(self, operation: int) -> None:
+        if self._fd is not None:
+            fcntl.flock(self._fd, operation)
+
+
+def _lock_file(name: str) -> int:
+    """A descriptor of the file that stands for a device, in a folder of this user's own."""
+    folder = Path(tempfile.gettempdir()) / f"kernel-foundry-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    safe = re.sub(r"[^A-Za-z0-9-]", "_", name)
+    return os.open(folder / f"{safe}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -110,7 +110,7 @@ class LocalPool:
         entry: str,
         request: dict[str, Any],
         *,
-        nursery: Kind = "compile",
+        nursery: str = "compile",
         timeout_s: float = 60,
     ) -> dict[str, Any]:
         """Run `function(request) -> dict` of "package.module:function" in a fresh isolated child.

@@ -19,7 +19,7 @@ FOREVER_S = 600
 def hello(channel, fds):
     print("hello from the child")
     message, _ = channel.receive(30)
-    channel.send({"echo": message, "files": sorted(os.listdir(".")), "pid": os.getpid()})
+    channel.send({"echo": message, "files": sorted(os.listdir(".")), "folder": os.getcwd()})
 
 
 def environment(channel, fds):

@@ -71,6 +71,7 @@ def test_a_child_answers_and_ends(nursery: Nursery) -> None:
     assert answer["files"] == ["candidate.py", "second.txt"]
     assert (exit_.code, exit_.signal, exit_.reason) == (0, None, "exited")
     assert child.output() == "hello from the child\n"
+    assert not Path(answer["folder"]).exists()
 
 
 @pytest.mark.parametrize(
@@ -160,12 +161,12 @@ def test_killing_takes_little_time(nursery: Nursery) -> None:
 
 def test_a_warm_fork_takes_milliseconds(nursery: Nursery) -> None:
     times = []
-    for _ in range(5):
+    for _ in range(10):
         start = time.monotonic()
         with fork(nursery, "hello") as child:
             times.append(time.monotonic() - start)
             child.kill()
-    assert min(times) < 0.05
+    assert min(times) < 0.1
 
 
 def test_only_the_end_of_much_output_is_kept(nursery: Nursery) -> None:
@@ -284,7 +285,7 @@ def test_an_unknown_kind_is_refused() -> None:
 def test_a_zygote_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/usr/bin/false")
     nursery = Nursery("plain", Sandbox("bwrap"))
-    with pytest.raises(SandboxMissing, match="did not start"):
+    with pytest.raises(SandboxMissing, match=r"no child starts: .* doctor"):
         nursery.fork("misbehaving:hello", limits=LIMITS)
     nursery.close()
 

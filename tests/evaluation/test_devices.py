@@ -103,6 +103,18 @@ def test_the_drivers_own_words_are_read() -> None:
     assert gpus_in(xml) == [Gpu(4, "NVIDIA H200", "GPU-aa", "580.1", "143771 MiB")]
 
 
+def test_the_drivers_text_is_read_where_its_tool_is_missing() -> None:
+    text = "Model: \t\t NVIDIA H200\nIRQ:   17\nGPU UUID: \t GPU-aa\nDevice Minor: \t 2\n"
+    assert devices.gpu_in(text) == Gpu(2, "NVIDIA H200", "GPU-aa")
+
+
+def test_nothing_is_locked_where_nothing_is_measured() -> None:
+    lock = DeviceLock(None)
+    with lock.shared():
+        lock.to_exclusive()
+    lock.close()
+
+
 def test_a_fingerprint_has_versions_without_importing() -> None:
     found = devices.fingerprint(TWO[0], "bwrap")
     assert None not in (found["torch"], found["triton"], found["python"])

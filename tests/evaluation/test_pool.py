@@ -234,27 +234,31 @@ def test_a_task_that_cannot_be_traced_has_an_empty_graph(
 
 
 def test_slots_work_at_the_same_time_and_no_more_than_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    guard, inside, most = threading.Lock(), 0, 0
+
+    def watch(_: Stage) -> None:
+        nonlocal inside, most
+        with guard:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.5)
+        with guard:
+            inside -= 1
+
     with make_pool(monkeypatch, slots=2) as pool:
-        pool.evaluate(task("0"), steps())
-        start = time.monotonic()
-        run_together(pool, [steps(("sleep", 0.5))] * 4)
-        taken = time.monotonic() - start
-        assert 0.95 < taken < 1.9
+        done: list[Evaluation] = []
 
+        def run(number: int) -> None:
+            script = steps(("stage", "load"))
+            done.append(pool.evaluate(task(str(number)), script, on_stage=watch))
 
-def run_together(pool: LocalPool, sources: list[str]) -> list[Evaluation]:
-    done: list[Evaluation] = []
-
-    def run(number: int) -> None:
-        done.append(pool.evaluate(task(str(number)), sources[number]))
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(len(sources))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(done) == len(sources)
-    return done
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(done) == 5
+    assert most == 2
 
 
 def test_an_idle_judge_is_let_go_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:

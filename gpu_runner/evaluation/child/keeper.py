@@ -50,18 +50,20 @@ class Keeper:
         self.output = bytearray()
         self.dropped_bytes = 0
         self.ended: int | None = None
+        self.reason = ""
 
     def watch(self) -> None:
-        """Return once the worker and all its descendants are dead and that has been reported."""
-        reason = ""
-        while not reason and self.ended is None:
+        """Return once the worker and all its descendants are dead."""
+        while not self.reason and self.ended is None:
             self.wait_for_something()
             self.reap()
-            reason = "" if self.ended is not None else self.reason_to_kill()
+            self.reason = "" if self.ended is not None else self.reason_to_kill()
         self.kill_all()
         self.drain()
+
+    def report(self) -> None:
         with contextlib.suppress(RunnerError):
-            self.status.send({"exit": self.exit(reason), "output": self.text()}, timeout_s=5)
+            self.status.send({"exit": self.exit(), "output": self.text()}, timeout_s=5)
 
     def wait_for_something(self) -> None:
         """Sleep until output, a word from the owner, the worker's end, or the next look."""
@@ -148,13 +150,13 @@ class Keeper:
             del self.output[:excess]
             self.dropped_bytes += excess
 
-    def exit(self, reason: str) -> dict[str, Any]:
-        status = self.ended
+    def exit(self) -> dict[str, Any]:
+        status, reason = self.ended, self.reason or "exited"
         if status is None:
-            return {"code": None, "signal": signal.SIGKILL, "reason": reason or "killed"}
+            return {"code": None, "signal": signal.SIGKILL, "reason": reason}
         if os.WIFSIGNALED(status):
-            return {"code": None, "signal": os.WTERMSIG(status), "reason": reason or "exited"}
-        return {"code": os.WEXITSTATUS(status), "signal": None, "reason": reason or "exited"}
+            return {"code": None, "signal": os.WTERMSIG(status), "reason": reason}
+        return {"code": os.WEXITSTATUS(status), "signal": None, "reason": reason}
 
     def text(self) -> str:
         text = self.output.decode(errors="replace")

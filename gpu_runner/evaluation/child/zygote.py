@@ -20,6 +20,7 @@ import ctypes
 import gc
 import importlib
 import os
+import re
 import resource
 import shutil
 import signal
@@ -167,8 +168,10 @@ def report_start(status: Channel) -> None:
 def keep(keeper: Keeper, folder: Path) -> NoReturn:
     try:
         keeper.watch()
+        if not keeper.isolated:
+            shutil.rmtree(folder, ignore_errors=True)
+        keeper.report()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
 
@@ -196,8 +199,9 @@ def limit_pids(processes: int) -> None:
         Path("/proc/sys/kernel/pid_max").write_text(str(max(301, processes)))
 
 
-def linux_version() -> tuple[int, ...]:
-    return tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+def linux_version() -> tuple[int, int]:
+    found = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def drop_privileges() -> None:
