@@ -11,7 +11,6 @@ from gpu_runner.core.graph import Graph
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Stage
-from gpu_runner.evaluation.children import Kind
 from gpu_runner.evolution.crossover import transplant
 from gpu_runner.evolution.types import Operator, Request
 from gpu_runner.proposals import catalogue, compiler, rewrites, tuning
@@ -46,7 +45,7 @@ class Pool(Protocol):
         entry: str,
         request: dict[str, Any],
         *,
-        nursery: Kind = "compile",
+        nursery: str = "compile",
         timeout_s: float = 60,
     ) -> dict[str, Any]: ...
 

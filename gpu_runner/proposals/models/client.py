@@ -1,44 +1,14 @@
 """One request to one endpoint: no redirects, bounded in bytes and in time, every way to fail named."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx2
 import openai
 
+from gpu_runner.proposals.models.failures import Failure, Message, ModelFailure, Reply
 from gpu_runner.proposals.models.profiles import Profile
-
-Message = Mapping[str, str]
-
-
-class Failure(StrEnum):
-    """Why a request gave nothing usable; `malformed` also where the reply is no answer in the required form."""
-
-    UNREACHABLE = "unreachable"
-    REFUSED = "refused"
-    TRUNCATED = "truncated"
-    EMPTY = "empty"
-    MALFORMED = "malformed"
-
-
-class ModelFailure(RuntimeError):
-    """A request failed. `text` is what came nevertheless, for the record."""
-
-    def __init__(self, failure: Failure, detail: str, reply: "Reply | None" = None) -> None:
-        super().__init__(f"{failure}: {detail}")
-        self.failure = failure
-        self.detail = detail
-        self.reply = reply
-
-
-@dataclass(frozen=True)
-class Reply:
-    text: str
-    tokens_in: int | None = None
-    tokens_out: int | None = None
 
 
 class Client:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_runner.core.ledger import ModelCall
-from gpu_runner.proposals.models.client import Client, Failure, ModelFailure, Reply
+from gpu_runner.proposals.models.failures import Failure, ModelFailure, Reply
 from gpu_runner.proposals.models.parsing import Answer, Unusable, parse_answer
 from gpu_runner.proposals.models.profiles import Profile
 from gpu_runner.proposals.models.prompts import Order, as_text, messages_for, repair_message
@@ -36,6 +36,9 @@ class Writer:
     ) -> None:
         self.name = name
         self._profile = profile
+        # The SDK takes a second to import, and most runs have no model.
+        from gpu_runner.proposals.models.client import Client
+
         self._client = Client(profile, key)
         self._clock = clock
         self._failures = 0
