@@ -5,7 +5,7 @@ from typing import Any
 
 from gpu_runner.proposals.child.compiler_capture import VARIANTS, Captured, Refused, capture
 from gpu_runner.proposals.child.compiler_emit import Policy, emit
-from gpu_runner.proposals.child.compiler_program import read_program
+from gpu_runner.proposals.child.compiler_program import LibraryCall, read_program
 
 
 def compile_source(request: dict[str, Any]) -> dict[str, Any]:
@@ -39,7 +39,12 @@ def candidate(request: Mapping[str, Any], variant: str) -> str:
     policy = _policy(captured, request["track"], request["precision"])
     if not policy.own_kernels and not program.kernels:
         raise Refused("the compiler leaves the whole task to libraries, so there is no own kernel")
-    title = "The compiler's fusion of the task as plain Triton."
+    products = "own kernels" if policy.own_kernels else "torch"
+    title = (
+        f"The compiler's fusion as plain Triton; matrix products and convolutions by {products}."
+    )
+    if not any(isinstance(step, LibraryCall) for step in program.steps):
+        title = "The compiler's fusion as plain Triton."
     return emit(request["source"], captured, program, policy, title)
 
 

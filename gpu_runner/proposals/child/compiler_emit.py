@@ -75,8 +75,9 @@ class _Module:
         self.functions: dict[str, str] = {}
         self.function_names: dict[tuple[object, ...], str] = {}
         self.lines: list[str] = []
-        self.full = {name: value for name, (value, _) in captured.sizes.symbols.items()}
-        self.probe = {name: value for name, (_, value) in captured.sizes.symbols.items()}
+        self.full: dict[str, int] = {}
+        self.probe: dict[str, int] = {}
+        self.products: dict[str, str] = {}
         self.used_sizes: set[str] = set()
         self.extents: dict[str, str] = {}
 
@@ -95,8 +96,13 @@ class _Module:
         self.inputs = inputs
         sizes = {name: self.names.new(name) for name in self.captured.sizes.symbols}
         self.size_names = sizes
-        self.full = {sizes[name]: value for name, value in self.full.items()}
-        self.probe = {sizes[name]: value for name, value in self.probe.items()}
+        for name, (full, probe) in self.captured.sizes.symbols.items():
+            self.full[sizes[name]], self.probe[sizes[name]] = full, probe
+        for name, product in self.captured.sizes.products.items():
+            self.size_names[name] = self.names.new(name)
+            self.products[self.size_names[name]] = self._dimension(product)
+            self.full[self.size_names[name]] = product.value
+            self.probe[self.size_names[name]] = product.probe
         for argument, meaning in zip(self.program.arguments, self.captured.arguments, strict=True):
             if meaning in sizes:
                 self.values[argument] = ast.Name(sizes[meaning], ast.Load())
@@ -117,6 +123,9 @@ class _Module:
     def _dimension(self, dimension: int | Expression) -> str:
         if isinstance(dimension, int):
             return str(dimension)
+        for name, product in self.captured.sizes.products.items():
+            if product.text == dimension.text and self.size_names[name] in self.products:
+                return self.size_names[name]
         names = {old: ast.Name(new, ast.Load()) for old, new in self.size_names.items()}
         return ast.unparse(Replace(names).visit(expression(dimension.text)))
 
@@ -161,7 +170,13 @@ class _Module:
             if name not in self.full and name not in self.tensors and name != "max":
                 raise Refused(f"the program uses {name}, which is no size of the task")
             self.used_sizes.add(name)
-        return ast.unparse(value)
+        text = ast.unparse(value)
+        for name, product in self.products.items():
+            for factor in range(1, 9):
+                if "*" in text and self._always_equal(text, f"{factor} * {product}"):
+                    self.used_sizes.add(name)
+                    return name if factor == 1 else f"{factor} * {name}"
+        return text
 
     def _evaluate(self, text: str, at: Mapping[str, int]) -> int:
         return eval(text, {"__builtins__": {}, "max": max}, dict(at))
@@ -172,13 +187,14 @@ class _Module:
 
     def _always_equal(self, a: str, b: str) -> bool:
         """Whether two sizes are the same number at other sizes too."""
-        others = (
-            {name: 11 * place + shift for place, name in enumerate(self.full, 2)}
-            for shift in (0, 3, 7)
-        )
         return self._equal(a, b) and all(
-            self._evaluate(a, at) == self._evaluate(b, at) for at in others
+            self._evaluate(a, at) == self._evaluate(b, at)
+            for at in map(self._other_sizes, (0, 3, 7))
         )
+
+    def _other_sizes(self, shift: int) -> dict[str, int]:
+        sizes = {name: 11 * place + shift for place, name in enumerate(self.full, 2)}
+        return sizes | {name: self._evaluate(p, sizes) for name, p in self.products.items()}
 
     def _same_size(self, size: Sequence[str], other: Sequence[str]) -> bool:
         return len(size) == len(other) and all(map(self._equal, size, other))
@@ -459,17 +475,19 @@ class _Module:
         """A product of sizes as the number of elements or the stride of one of the launch's tensors."""
         if "*" not in text:
             return text
-        for tensor in tensors:
-            if tensor.size is None or tensor.stride != _contiguous(tensor.size):
-                continue
-            if self._always_equal(_product(tensor.size), text):
-                return f"{tensor.name}.numel()"
-        for tensor in tensors:
-            if tensor.size is None or tensor.stride != _contiguous(tensor.size):
-                continue
-            for axis, stride in enumerate(tensor.stride):
+        dense = [
+            (tensor.name, tensor.size)
+            for tensor in tensors
+            if tensor.size and tensor.stride
+            if self._same_layout(tensor.size, tensor.stride, _contiguous(tensor.size))
+        ]
+        for name, size in dense:
+            if self._always_equal(_product(size), text):
+                return f"{name}.numel()"
+        for name, size in dense:
+            for axis, stride in enumerate(_contiguous(size)):
                 if self._always_equal(stride, text):
-                    return f"{tensor.name}.stride({axis})"
+                    return f"{name}.stride({axis})"
         return text
 
     def _extent(self, parameter: str, text: str, kind: str) -> str:
@@ -501,14 +519,18 @@ class _Module:
         for block, extent in extents.items():
             if options[block] == "whole":
                 options[block] = f"triton.next_power_of_2({extent})"
+        keywords = [f"{key}={value}" for key, value in options.items()]
+        call = f"({', '.join([*arguments, *keywords])})"
+        if all(extents[axis] == "1" for axis in kernel.axes):
+            self.lines.append(f"{kernel.name}[({'1, ' * len(kernel.axes)})]{call}")
+            return
         grid = ", ".join(
             "1" if extents[axis] == "1" else f'triton.cdiv({extents[axis]}, META["{axis}"])'
             for axis in kernel.axes
         )
         comma = "," if len(kernel.axes) == 1 else ""
         self.lines.append(f"grid = lambda META: ({grid}{comma})")
-        keywords = [f"{key}={value}" for key, value in options.items()]
-        self.lines.append(f"{kernel.name}[grid]({', '.join([*arguments, *keywords])})")
+        self.lines.append(f"{kernel.name}[grid]{call}")
 
     # The module -----------------------------------------------------------------------------------------------------
 
@@ -569,7 +591,7 @@ class _Module:
         wanted = {name for name in self.used_sizes if name in self.full}
         text = "\n".join(self.lines)
         wanted = {name for name in wanted if re.search(rf"\b{name}\b", text)}
-        lines = []
+        lines: list[str] = []
         for tensor in self.tensors.values():
             if not wanted or tensor.size is None or not _is_given(tensor.name, self.inputs):
                 continue
@@ -599,6 +621,7 @@ class _Module:
                 continue
             for axis, text in enumerate(tensor.size):
                 shape = f"{tensor.name}.shape[{axis}]"
+                text = self.products.get(text, text)
                 if match := re.fullmatch(rf"(\w+) \* {name}|{name} \* (\w+)", text):
                     return f"{name} = {shape} // {match[1] or match[2]}"
                 if match := re.fullmatch(rf"{name} // (\w+)", text):

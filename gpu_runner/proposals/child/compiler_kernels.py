@@ -7,6 +7,8 @@ has already dropped, dead code removed, values that are used once written where 
 
 import ast
 import copy
+import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +28,7 @@ from gpu_runner.proposals.child.compiler_text import (
     loads,
     same,
     simplify_sizes,
+    size_name,
 )
 
 _INLINE = 72
@@ -462,28 +465,52 @@ class KernelRewriter:
         return ast.Name(name, ast.Load())
 
     def _hoist_numbers(self) -> None:
-        """Functions of sizes alone, such as 1 / sqrt(head_dim), are computed once on the host."""
-
-        def hoisted(node: ast.expr) -> ast.expr:
-            if self._is_size_function(node):
-                return self._number("factor", _on_host(node, self.arguments))
-            for field_name, value in ast.iter_fields(node):
-                if isinstance(value, ast.expr):
-                    setattr(node, field_name, hoisted(value))
-                elif isinstance(value, list):
-                    items = [hoisted(v) if isinstance(v, ast.expr) else v for v in value]
-                    setattr(node, field_name, items)
-            return node
-
+        """Functions and quotients of sizes alone, such as 1 / sqrt(head_dim), are computed once on the host."""
+        values: dict[str, ast.expr] = {}
         for node in _walk(self.body):
-            if isinstance(node, ast.Assign):
-                node.value = hoisted(node.value)
+            if not isinstance(node, ast.Assign | ast.Expr):
+                continue
+            node.value = Replace(values).visit(node.value)
+            names = _targets(node)
+            if len(names) == 1 and self._is_size_function(node.value):
+                values[names[0]] = node.value
+            else:
+                node.value = self._hoisted(node.value)
+
+    def _hoisted(self, node: ast.expr) -> ast.expr:
+        if self._is_size_function(node):
+            host = _on_host(node, self.arguments)
+            text = ast.unparse(Replace(self._host_values()).visit(copy.deepcopy(host)))
+            for argument, known in self.host.items():
+                if known == text:
+                    return ast.Name(argument, ast.Load())
+            is_quotient = isinstance(host, ast.BinOp) and isinstance(host.op, ast.FloorDiv)
+            return self._number(size_name(text) if is_quotient else "factor", host)
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, ast.expr):
+                setattr(node, name, self._hoisted(value))
+            elif isinstance(value, list):
+                items = [self._hoisted(v) if isinstance(v, ast.expr) else v for v in value]
+                setattr(node, name, items)
+            elif isinstance(value, ast.keyword):
+                value.value = self._hoisted(value.value)
+        return node
+
+    def _host_values(self) -> dict[str, ast.expr]:
+        return {
+            placeholder(i): expression(self.host[name])
+            for i, name in enumerate(self.arguments)
+            if self.host[name]
+        }
 
     def _is_size_function(self, node: ast.expr) -> bool:
-        calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
         names = [n for n in loads(node) if n not in _MODULES]
-        known = bool(names) and all(name in self.sizes for name in names)
-        return known and any(ast.unparse(c.func).split(".")[0] in _MODULES for c in calls)
+        if not names or not all(name in self.sizes for name in names):
+            return False
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+            return True
+        calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+        return any(ast.unparse(c.func).split(".")[0] in _MODULES for c in calls)
 
     # Clean-up -------------------------------------------------------------------------------------------------------
 
@@ -604,6 +631,7 @@ class KernelRewriter:
         self._name_structure(names, new)
         self._name_values(names, new)
         body = [Rename(new).visit(node) for node in self.body]
+        _break_addresses(body)
         blocks = {new[f"{a.upper()}BLOCK"]: f"{a}numel" for a in self.axes}
         return PlainKernel(
             name=self.name,
@@ -628,6 +656,7 @@ class KernelRewriter:
         wish = self.wishes[argument]
         if argument in self.pointers:
             return f"{wish}_ptr"
+        wish = re.sub(r"^(numel|n_rows|n_cols)_\d+$", r"\1", wish)
         if not argument.endswith("numel") or (wish.isidentifier() and wish in self.host.values()):
             return wish
         if len(self.axes) == 1:
@@ -663,9 +692,13 @@ class KernelRewriter:
             and isinstance(node.value.args[1], ast.Name)
         }
         accumulated = self._accumulated()
+        used = {name for node in self.body for name in loads(node)}
         for node in _walk(self.body):
             for name in _targets(node):
                 if name in new or not isinstance(node, ast.Assign):
+                    continue
+                if name not in used:
+                    new[name] = "_"
                     continue
                 if name in accumulated:
                     wish = accumulated[name]
@@ -746,7 +779,7 @@ class KernelRewriter:
             lines.append(head)
         else:
             lines += [f"def {self.name}(", *_wrapped(arguments), "):"]
-        lines.append(f'    """{_docstring(self.kernel.operations)}"""')
+        lines += _docstring(self.kernel.operations)
         lines += _lines(body, 4)
         return "\n".join(lines)
 
@@ -761,6 +794,31 @@ _REDUCTIONS = {
     "tl.cumprod": "running_product",
 }
 _FUNCTIONS = {"tl.rsqrt": "inverse_std", "tl.exp": "exponential", "tl.log": "logarithm"}
+
+
+def _break_addresses(nodes: Sequence[ast.stmt]) -> None:
+    for node in _walk(nodes):
+        if isinstance(node, ast.For):
+            continue
+        for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
+            if ast.unparse(call.func) in ("tl.load", "tl.store"):
+                call.args[0] = _flat(call.args[0])
+
+
+def _flat(address: ast.expr) -> ast.expr:
+    """`pointer + (a + b)` as `pointer + a + b` where it is long, so that its lines can be broken."""
+    match address:
+        case ast.BinOp(left=left, op=ast.Add(), right=ast.BinOp(left=a, op=ast.Add(), right=b)) if (
+            len(ast.unparse(address)) > _INLINE
+        ):
+            return ast.BinOp(_flat_sum(left, a), ast.Add(), b)
+    return address
+
+
+def _flat_sum(start: ast.expr, rest: ast.expr) -> ast.expr:
+    if isinstance(rest, ast.BinOp) and isinstance(rest.op, ast.Add):
+        return ast.BinOp(_flat_sum(start, rest.left), ast.Add(), rest.right)
+    return ast.BinOp(start, ast.Add(), rest)
 
 
 def _plain_scan(combine: ast.FunctionDef) -> str | None:
@@ -897,12 +955,17 @@ def _on_host(node: ast.expr, arguments: Sequence[str]) -> ast.expr:
 
 
 def _wrapped(items: Sequence[str]) -> list[str]:
-    line = f"    {', '.join(items)},"
+    line = f"    {', '.join(items)}"
     return [line] if len(line) <= 100 else [f"    {item}," for item in items]
 
 
-def _docstring(operations: Sequence[str]) -> str:
-    return f"Fused: {', '.join(operations)}." if operations else "Elementwise operations."
+def _docstring(operations: Sequence[str]) -> list[str]:
+    names = ", ".join(dict.fromkeys(re.sub(r"_\d+$", "", name) for name in operations))
+    text = f"Fused: {names}." if names else "Elementwise operations."
+    lines = textwrap.wrap(f'"""{text}"""', 95, break_long_words=False)
+    if len(lines) > 1:
+        lines[-1:] = [lines[-1].removesuffix('"""'), '"""']
+    return [f"    {line}" for line in lines]
 
 
 def _lines(nodes: Sequence[ast.stmt], indent: int) -> list[str]:

@@ -160,6 +160,8 @@ def size_name(text: str) -> str:
     """A name for a size expression: `n_features // n_heads` is `n_features_per_n_heads`."""
     if match := re.fullmatch(r"([\w.]+)\.stride\((\d)\)", text):
         return f"{match[1].removeprefix('self.').replace('.', '_')}_stride_{match[2]}"
+    if match := re.fullmatch(r"([\w.]+)\.numel\(\)", text):
+        return f"{match[1].removeprefix('self.').replace('.', '_')}_numel"
     name = re.sub(r"\s*//\s*", "_per_", text)
     name = re.sub(r"\s*\*\s*", "_x_", name)
     name = re.sub(r"\s*\+\s*", "_plus_", re.sub(r"\s*-\s*", "_minus_", name))
