@@ -22,6 +22,7 @@ AF_VSOCK = 40
 MARK = "left-behind-by-an-earlier-child"
 PRIVATE = ("/tmp", "/dev/shm")
 PIDS_TRIED = 400
+KERNEL_MEMORY = ("/proc/kcore", "/proc/kpageflags", "/proc/slabinfo", "/proc/keys")
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -81,7 +82,7 @@ def user_namespace() -> list[str]:
 
 def host_files(visible: list[str]) -> Iterator[str]:
     """Whatever is not bound on purpose: `visible` are the folders and files that are."""
-    for path in ("/etc/shadow", "/etc/passwd", "/proc/1/environ", "/proc/kcore"):
+    for path in ("/etc/shadow", "/etc/passwd", "/proc/1/environ", *KERNEL_MEMORY):
         with contextlib.suppress(OSError), open(path, "rb") as file:
             if file.read(1):
                 yield path

@@ -56,6 +56,7 @@ PRELOADED: dict[str, tuple[str, ...]] = {
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x20000, 0x8000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_INERT = MS_NOSUID | MS_NODEV | MS_NOEXEC
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
@@ -63,7 +64,11 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 # Threads of all children of a zygote together; the kernel counts neither finer nor, for root, at all.
 TASKS_LIMIT = 4096
-PROC_COVERED = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi")
+PROC_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "pressure", "mtrr", "asound")
+PROC_HIDDEN = tuple(
+    "kcore keys latency_stats timer_list sched_debug slabinfo vmallocinfo pagetypeinfo"
+    " kpagecount kpageflags kpagecgroup".split()
+)
 CACHES = {
     "HOME": ".",
     "TMPDIR": ".",
@@ -182,15 +187,18 @@ def isolate(limits: dict[str, Any]) -> None:
     for folder in ("/tmp", "/dev/shm"):
         mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"{size},mode=1777")
     mount("tmpfs", "/dev/pts", "tmpfs", MS_RDONLY, "size=4k")
-    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount("proc", "/proc", "proc", MS_INERT)
     limit_pids(limits["processes"])
-    for name in PROC_COVERED:
-        path = f"/proc/{name}"
-        if os.path.exists(path):
-            mount(path, path, None, MS_BIND | MS_REC)
-            flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
-            mount(None, path, None, flags)
+    for path in existing(PROC_READ_ONLY):
+        mount(path, path, None, MS_BIND | MS_REC)
+        mount(None, path, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_INERT)
+    for path in existing(PROC_HIDDEN):
+        mount("/dev/null", path, None, MS_BIND)
     drop_privileges()
+
+
+def existing(names: tuple[str, ...]) -> list[str]:
+    return [path for name in names if os.path.exists(path := f"/proc/{name}")]
 
 
 def limit_pids(processes: int) -> None:
