@@ -14,6 +14,7 @@ from gpu_runner.core.verdicts import Precision
 from gpu_runner.proposals.tuning import Caller
 from gpu_runner.proposals.types import Draft
 
+_PRODUCTS: Final = ("linear", "mm", "matmul", "conv", "attention", "einsum")
 _REWRITES: Final = "gpu_runner.proposals.child.rewrites:rewrites"
 
 
@@ -37,9 +38,10 @@ def drafts(
     """Rewrites of a candidate, the largest predicted gain first.
 
     Args:
-        graph: the task's, where it is known: under the policy `reference` it says whether TF32 is permitted.
+        graph: the task's, where it is known: it says whether there are float32 products at all and, under the policy
+            `reference`, whether TF32 is permitted.
     """
-    request = {"source": candidate.source, "tf32": _permits_tf32(task, graph)}
+    request = {"source": candidate.source, "products": _products(task, graph)}
     answer = pool.call(_REWRITES, request)
     return [
         Draft(
@@ -52,7 +54,19 @@ def drafts(
     ]
 
 
-def _permits_tf32(task: TaskSpec, graph: Graph | None) -> bool:
+def _products(task: TaskSpec, graph: Graph | None) -> str:
+    """What the child may do with the precision of products; see there."""
+    if graph is not None and graph.nodes and not _multiplies_float32(graph):
+        return "none"
     if task.precision is Precision.REFERENCE:
-        return graph is not None and graph.tf32_matmul
-    return task.precision is Precision.TF32
+        return "tf32" if graph is not None and graph.tf32_matmul else "float32"
+    return "tf32" if task.precision is Precision.TF32 else "float32"
+
+
+def _multiplies_float32(graph: Graph) -> bool:
+    return any(
+        word in node.op and graph.node(node.inputs[0]).dtype == "float32"
+        for node in graph.calls
+        for word in _PRODUCTS
+        if node.inputs
+    )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpu_runner.core.candidate import Candidate
-from gpu_runner.core.graph import Graph
+from gpu_runner.core.graph import Graph, Node, Ref
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Precision
 from gpu_runner.proposals import rewrites
@@ -134,8 +134,9 @@ class ModelNew(torch.nn.Module):
 )
 
 
-def by_name(source: str, *, tf32: bool = False) -> dict[str, str]:
-    return {r["name"]: r["source"] for r in rewritten({"source": source, "tf32": tf32})["rewrites"]}
+def by_name(source: str, products: str = "none") -> dict[str, str]:
+    answer = rewritten({"source": source, "products": products})
+    return {rewrite["name"]: rewrite["source"] for rewrite in answer["rewrites"]}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +157,8 @@ def test_every_rewrite_keeps_what_is_computed(tmp_path: Path) -> None:
     sources = {}
     for kind, source in {"chain": CHAIN, "passes": PASSES, "product": PRODUCT, "row": ROW}.items():
         sources[f"{kind}.py"] = source
-        sources |= {f"{kind}_{name}.py": text for name, text in by_name(source, tf32=True).items()}
+        changed = by_name(source, "tf32") | by_name(source, "float32")
+        sources |= {f"{kind}_{name}.py": text for name, text in changed.items()}
     errors = run_script(
         f"""
         a, b = torch.randn(50, 40), torch.randn(40, 70)
@@ -210,25 +212,30 @@ def test_rows_are_not_held_when_the_block_also_places_programs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("precision", "flag", "permitted"),
+    ("precision", "flag", "dtype", "offered"),
     [
-        (Precision.IEEE, True, False),
-        (Precision.TF32, False, True),
-        (Precision.REFERENCE, True, True),
-        (Precision.REFERENCE, False, False),
+        (Precision.IEEE, True, "float32", "emulate_float32"),
+        (Precision.TF32, False, "float32", "use_tf32"),
+        (Precision.REFERENCE, True, "float32", "use_tf32"),
+        (Precision.REFERENCE, False, "float32", "emulate_float32"),
+        (Precision.TF32, True, "bfloat16", None),
     ],
 )
-def test_tf32_is_offered_only_where_the_policy_permits_it(
-    precision: Precision, flag: bool, permitted: bool
+def test_products_change_only_as_the_policy_and_their_type_permit(
+    precision: Precision, flag: bool, dtype: str, offered: str | None
 ) -> None:
     class InProcess:
         def call(self, entry: str, request: dict[str, Any], **_: Any) -> dict[str, Any]:
             return rewritten(request)
 
+    a = Node(name="a", kind="input", shape=(8, 8), dtype=dtype)
+    product = Node(name="y", kind="call", op="aten.mm.default", args=(Ref(node="a"), Ref(node="a")))
+    graph = Graph(nodes=(a, product), outputs=("y",), tf32_matmul=flag)
     task = TaskSpec(name="task", source="", precision=precision)
     candidate = Candidate(id=1, source=PRODUCT, island=0, origin="person")
-    drafts = rewrites.drafts(InProcess(), task, candidate, Graph(tf32_matmul=flag))
-    assert ("rewrite:use_tf32" in [draft.origin for draft in drafts]) is permitted
+    drafts = rewrites.drafts(InProcess(), task, candidate, graph)
+    changed = {"rewrite:use_tf32", "rewrite:emulate_float32"} & {draft.origin for draft in drafts}
+    assert changed == ({f"rewrite:{offered}"} if offered else set())
 
 
 def test_the_catalogue_leaves_nothing_to_group() -> None:

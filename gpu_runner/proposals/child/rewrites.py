@@ -1,8 +1,10 @@
 """Behaviour-preserving transformations of a candidate's source, each with its precondition.
 
-The request is `{"source": str, "tf32": bool}` (whether the policy permits TF32); the answer a list of rewritten sources,
-each with the name of the rewrite, one line for people, and the gain that experience suggests. A rewrite edits spans of the
-text and leaves the rest as it was written. Where its precondition cannot be seen in the text, it does not apply.
+The request is `{"source": str, "products": str}`, where `products` says what may be done with float32 products: "tf32"
+where the policy permits TF32, "float32" where it does not, "none" where there are none of float32. The answer is a list
+of rewritten sources, each with the name of the rewrite, one line for people, and the gain that experience suggests. A
+rewrite edits spans of the text and leaves the rest as it was written. Where its precondition cannot be seen in the text,
+it does not apply.
 """
 
 import ast
@@ -15,7 +17,11 @@ from gpu_runner.proposals.child.rewrites_loops import (
     pipeline_streams,
 )
 from gpu_runner.proposals.child.rewrites_memory import group_tiles, hint_streams
-from gpu_runner.proposals.child.rewrites_numerics import multiply_by_reciprocal, use_tf32
+from gpu_runner.proposals.child.rewrites_numerics import (
+    emulate_float32,
+    multiply_by_reciprocal,
+    use_tf32,
+)
 from gpu_runner.proposals.child.tuning_sites import Reading, Unreadable, applied
 
 _REWRITES = (
@@ -27,6 +33,7 @@ _REWRITES = (
     hint_streams,
     multiply_by_reciprocal,
 )
+_PRODUCTS = {"none": (), "tf32": (use_tf32,), "float32": (emulate_float32,)}
 _MOST = 24
 
 
@@ -38,7 +45,7 @@ def rewrites(request):
     except Unreadable as error:
         return {"rewrites": [], "reason": str(error)}
     found, seen = [], {ast.dump(reading.tree)}
-    for rewrite in (*_REWRITES, *([use_tf32] if request["tf32"] else [])):
+    for rewrite in (*_REWRITES, *_PRODUCTS[request["products"]]):
         for change in rewrite(reading):
             tree = parse(text := applied(source, change.edits))
             if isinstance(tree, Problem) or ast.dump(tree) in seen:
