@@ -216,8 +216,10 @@ class LocalPool:
             "max_autotune": self._settings.max_autotune,
         }
 
-    def _fork_player(self, kind: str) -> Child:
-        limits = self._players_limits(self._settings.evaluation_s)
+    def _fork_player(self, kind: str, role: str) -> Child:
+        # References and baselines stay with their judge, a candidate with its evaluation.
+        wall_s = self._settings.evaluation_s if role == "candidate" else DAY_S
+        limits = self._players_limits(wall_s)
         return self._nursery(kind).fork(self._player, limits=limits)
 
     def _graph(self, task: TaskSpec, report: TaskReport) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Session:
 
     Args:
         judge: a child that runs the judge; owned from now on.
-        fork_player: makes a player of the kind that the judge names.
+        fork_player: makes a player of the kind and for the role that the judge names.
         deadline_s: for each question to the judge.
     """
 
@@ -53,7 +53,7 @@ class Session:
         self,
         task: TaskSpec,
         judge: Child,
-        fork_player: Callable[[str], Child],
+        fork_player: Callable[[str, str], Child],
         lock: DeviceLock,
         *,
         deadline_s: float,
@@ -132,7 +132,7 @@ class Session:
             raise ProtocolError(f"a player cannot be numbered {number!r}")
         if len(self._players) >= PLAYERS_LIMIT:
             raise ProtocolError(f"the judge wants more than {PLAYERS_LIMIT} players at once")
-        player = self._fork_player(str(message.get("nursery")))
+        player = self._fork_player(str(message.get("nursery")), str(message.get("role")))
         self._players[number] = player
         self._judge.channel.send({"player": number}, [player.channel.fileno()])
         # With our copy open, the judge would not notice when the player's end closes ours.
