@@ -78,6 +78,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
     counts_sectors: bool
     deadline: float
     _spinning: tuple[int, int, int]
+    _stretch: tuple[int, int]  # of the access at hand
 
     def enter_launch(self, launch: Launch, memory: Memory, session: sessions.Session) -> None:
         self.launch, self.memory, self.session = launch, memory, session
@@ -92,6 +93,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         self.is_synchronised = False
         self.counts_sectors = counts_sectors
         self._spinning = (0, 0, 0)
+        self._stretches: dict[str, tuple[int, int]] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("create_"):
@@ -218,10 +220,11 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             return wanted, addresses, None
         name = ptrs.attr.get("argument")
         pointer = self.memory.pointers.get(name) if name else None
-        lo = int(addresses.min())
+        lo, hi = int(addresses.min()), int(addresses.max()) + itemsize
         if pointer is None:
             pointer = self.memory.find(lo)
-        if pointer is not None and pointer.region.contains(lo, int(addresses.max()) + itemsize):
+        if pointer is not None and pointer.region.contains(lo, hi):
+            self._stretch = lo, hi
             return wanted, addresses, pointer
         return self._without_strays(ptrs, wanted, addresses, itemsize, access, pointer)
 
@@ -260,6 +263,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         )
         allowed = wanted.copy()
         allowed[wanted] = inside
+        self._stretch = (owner.region.lo, owner.region.lo) if owner else (0, 0)
         return allowed, addresses[inside], pointer
 
     def _here(self) -> dict[str, Any]:
@@ -287,6 +291,10 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             traffic.wanted += wanted
             traffic.sectors += touched
         if loads:
+            lo, hi = self._stretches.get(pointer.name, self._stretch)
+            lo, hi = min(lo, self._stretch[0]), max(hi, self._stretch[1])
+            self._stretches[pointer.name] = lo, hi
+            traffic.footprint = max(traffic.footprint, hi - lo)
             self.counts.loads += self.weight
             self.counts.load_bytes += moved
             traffic.loaded += moved

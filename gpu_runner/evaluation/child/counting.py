@@ -14,13 +14,17 @@ SECTOR_BYTES = 32
 
 @dataclass
 class TensorTraffic:
-    """Bytes that one kernel argument's memory supplied and received; `wanted` and `sectors` as in `Counts`."""
+    """Bytes that one kernel argument's memory supplied and received; `wanted` and `sectors` as in `Counts`.
+
+    `footprint` is the largest stretch of that memory, in bytes, that one program reads from.
+    """
 
     loaded: float = 0.0
     stored: float = 0.0
     wanted: float = 0.0
     sectors: float = 0.0
     storage_bytes: int = 0
+    footprint: int = 0
 
     @property
     def spread(self) -> float:
@@ -102,6 +106,7 @@ class Counts:
                     wanted=float(t["wanted"]),
                     sectors=float(t["sectors"]),
                     storage_bytes=int(t["storage_bytes"]),
+                    footprint=int(t["footprint"]),
                 )
                 for name, t in raw["tensors"].items()
             },

@@ -2,20 +2,21 @@
 
 Every time is in microseconds and modelled, never measured. A kernel or an operation costs
 
-    launch + (dram^4 + l2^4 + dot^4 + alu^4) ^ (1/4)
+    launch + (dram^4 + l2^4 + dot^4 + alu^4) ^ (1/4) + exposed
 
 the largest of four times, with the next largest felt a little where they are close. For an own kernel:
 
 - dram: bytes that reach DRAM / (bandwidth * copy_fraction * parallelism). Each argument's memory is read at least once
-  as far as it is touched; what is read again comes from L2 as far as the working set fits into 60 % of it, else at most
-  once per wave of concurrently resident blocks. Uncoalesced access multiplies by sector bytes / wanted bytes.
+  as far as it is touched. What a program reads again comes from L2 if the stretches of all resident programs fit into
+  60 % of it; what others read again, as far as the tensors do, else at most once per wave of resident blocks. Uncoalesced access multiplies by sector bytes / wanted bytes.
 - parallelism: bytes in flight over all resident blocks / (bandwidth * latency), at most 1 (Little's law): few blocks,
   few warps, small tiles and no pipelining leave the memory idle.
-- l2: all sectors requested, and spilled registers twice, / (l2_bandwidth * 0.8).
+- l2: all sectors requested, and spilled registers twice (again in loops), / (l2_bandwidth * 0.8).
 - dot: operations of `tl.dot` / (peak of its numeric path * efficiency). A dot's fixed cost of 160 cycles, shared by at
   most three resident blocks, makes small tiles inefficient; fewer than four warps leave tensor cores idle.
 - alu: float operations, a quarter of the integer ones, special functions, atomics; two floating-point operations an FMA.
 - dot and alu are stretched by the tail: the busiest SM's blocks / the mean (ceil(blocks / SMs) * SMs / blocks).
+- exposed: in kernels with dots, what neither pipelining (num_stages) nor other resident blocks hide.
 - blocks resident on an SM: the least that registers, shared memory, warps and the block limit allow.
 
 For a torch operation: one launch; bytes of inputs (times its passes over them) and outputs / bandwidth; operations / the
@@ -32,7 +33,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gpu_runner.core.targets import Target
-from gpu_runner.evaluation.child.counting import Counts, Operation
+from gpu_runner.evaluation.child.counting import Counts, Operation, TensorTraffic
 
 LATENCY_S = 0.7e-6
 """From a load to its data, out of DRAM."""
@@ -47,11 +48,14 @@ _ALU_REACHED = 0.7
 _DOT_REACHED = 0.85
 _IEEE_DOT_REACHED = 0.6
 _SHARPNESS = 4.0
+_WITHOUT_WARP_GROUP = 0.6
+"""Of the tensor cores' peak, where a block has fewer than the four warps that issue the wide instructions."""
+_UNHIDDEN = {1: 0.8, 2: 0.2}
 _VECTOR_BYTES = 16
 _OUTSTANDING = 4
 _ATOMICS_PER_S_AND_SM = 1.0e9
 
-_LIBRARY = {"matmul": 1.0, "convolution": 0.75, "attention": 0.65}
+_LIBRARY = {"matmul": 1.0, "convolution": 0.75, "attention": 0.40}
 """Of what a large matrix product reaches on the same path."""
 
 _LIBRARY_IEEE = 0.75
@@ -225,18 +229,20 @@ def kernel_part(launch: dict[str, Any], compiled: dict[str, Any] | None, target:
     waves = blocks / (held.blocks_per_sm * target.sms)
     tail = math.ceil(blocks / target.sms) * target.sms / blocks
     spread = counts.bytes_per_wanted_byte
-    dram_bytes, minimum = dram_traffic(counts, blocks / concurrent, target)
+    dram_bytes, minimum = dram_traffic(counts, blocks, concurrent, target)
     parallelism = _parallelism(counts, num_warps, stages, concurrent, target)
+    rounds = max(1.0, counts.loads / max(1.0, counts.programs))
     dram = dram_bytes / (target.bandwidth * target.copy_fraction * parallelism)
     spilled = 2.0 * int(kernel.get("spill_bytes") or 0) * num_warps * target.warp_size * blocks
+    spilled *= max(1.0, rounds / 4)
     requested = sum((t.loaded + t.stored) * t.spread for t in counts.tensors.values())
     requested += 2 * counts.atomic_bytes
     l2 = (requested + spilled) / (target.l2_bandwidth * _L2_REACHED)
     dot = _dot_seconds(counts, num_warps, held, target) * tail
     alu = _alu_seconds(counts, target, num_warps, held) * tail
-    start = math.ceil(waves) * BLOCK_START_S
+    start = max(1.0, waves / min(held.blocks_per_sm, 4)) * BLOCK_START_S
     times = {"dram": dram, "l2": l2, "dot": dot, "alu": alu}
-    busy = sum(t**_SHARPNESS for t in times.values()) ** (1 / _SHARPNESS)
+    busy = _joined(times) + _exposed(times, counts, stages, held)
     return Part(
         name=launch["kernel"],
         kind="kernel",
@@ -261,22 +267,47 @@ def kernel_part(launch: dict[str, Any], compiled: dict[str, Any] | None, target:
     )
 
 
+def _joined(times: Mapping[str, float]) -> float:
+    return sum(t**_SHARPNESS for t in times.values()) ** (1 / _SHARPNESS)
+
+
+def _exposed(times: Mapping[str, float], counts: Counts, stages: int, held: Residency) -> float:
+    """What does not overlap within one block of a kernel with dots; other resident blocks hide their share of it.
+
+    Without pipelining (one stage) most of the shorter of memory and dot time, and with any half of the shorter of dot and
+    ordinary arithmetic, since the one waits for the other's result.
+    """
+    if not counts.dot_calls:
+        return 0.0
+    memory = max(times["dram"], times["l2"])
+    unhidden = _UNHIDDEN.get(stages, 0.0) * min(memory, times["dot"])
+    return (unhidden + 0.5 * min(times["dot"], times["alu"])) / held.blocks_per_sm
+
+
 def _bound(times: Mapping[str, float], launch_s: float) -> str:
     largest = max(times, key=lambda name: times[name])
     return largest if times[largest] > launch_s else "launch"
 
 
-def dram_traffic(counts: Counts, waves: float, target: Target) -> tuple[float, float]:
+def dram_traffic(
+    counts: Counts, blocks: int, concurrent: int, target: Target
+) -> tuple[float, float]:
     """(bytes that reach DRAM, bytes that would if everything were read once, coalesced).
 
     Args:
-        waves: how many times the resident blocks are replaced; 1 when all run at once.
+        blocks: programs of the launch.
+        concurrent: how many of them are resident at once.
     """
-    requested = {name: t.loaded * t.spread for name, t in counts.tensors.items()}
+    l2 = _L2_SHARE * target.l2_bytes
+    waves = max(1.0, blocks / concurrent)
+    requested = {
+        name: t.loaded * t.spread / _rereads(t, blocks, concurrent, l2)
+        for name, t in counts.tensors.items()
+    }
     working_set = sum(
         t.storage_bytes for name, t in counts.tensors.items() if requested[name] > t.storage_bytes
     )
-    misses = 1.0 - min(1.0, _L2_SHARE * target.l2_bytes / working_set) if working_set else 0.0
+    misses = 1.0 - min(1.0, l2 / working_set) if working_set else 0.0
     total = minimum = counts.atomic_bytes
     for name, tensor in counts.tensors.items():
         memory = float(tensor.storage_bytes)
@@ -285,6 +316,14 @@ def dram_traffic(counts: Counts, waves: float, target: Target) -> tuple[float, f
         minimum += min(tensor.loaded * min(1.0, tensor.spread), memory)
         minimum += min(tensor.stored, memory)
     return total, minimum
+
+
+def _rereads(tensor: TensorTraffic, blocks: int, concurrent: int, l2: float) -> float:
+    """How often a program reads its own stretch of a tensor, where L2 keeps the stretches of all resident ones; else 1."""
+    a_program = tensor.loaded / blocks
+    if not tensor.footprint or a_program <= tensor.footprint:
+        return 1.0
+    return a_program / tensor.footprint if concurrent * tensor.footprint <= l2 else 1.0
 
 
 def _reaching_dram(requested: float, memory: float, waves: float, misses: float) -> float:
@@ -300,7 +339,7 @@ def _parallelism(
     """Bytes in flight / bytes that must be in flight to keep DRAM busy, at most 1."""
     moved = counts.load_bytes or counts.store_bytes
     rounds = max(1.0, counts.loads / max(1.0, counts.programs))
-    a_round = moved / max(1.0, counts.programs) / rounds
+    a_round = moved * counts.bytes_per_wanted_byte / max(1.0, counts.programs) / rounds
     ahead = max(1, stages - 1) * 2 if counts.dot_calls else min(rounds, 2.0)
     most = num_warps * target.warp_size * _VECTOR_BYTES * _OUTSTANDING
     in_flight = concurrent * min(a_round * ahead, float(max(most, a_round)))
@@ -318,6 +357,8 @@ def _dot_seconds(counts: Counts, num_warps: int, held: Residency, target: Target
         cycles = a_call / per_cycle
         overhead = DOT_OVERHEAD_CYCLES / min(held.blocks_per_sm, 3)
         efficiency = reached * cycles / (cycles + overhead) * min(1.0, held.warps / 4)
+        if num_warps < 4 and path != "ieee":
+            efficiency *= _WITHOUT_WARP_GROUP
         seconds += flops / (peak * efficiency)
     return seconds
 
@@ -365,11 +406,10 @@ def operation_part(operation: Operation, target: Target, float32: Mapping[str, s
         alu = operation.flops / (target.fp32 / 2 * _ALU_REACHED)
         alu += operation.special / target.special
     times = {"dram": dram, "dot": dot, "alu": alu}
-    busy = sum(t**_SHARPNESS for t in times.values()) ** (1 / _SHARPNESS)
     return Part(
         name=operation.op,
         kind=operation.kind,
-        us=target.launch_us + 1e6 * busy,
+        us=target.launch_us + 1e6 * _joined(times),
         launch_us=target.launch_us,
         dram_us=1e6 * dram,
         dot_us=1e6 * dot,

@@ -219,4 +219,4 @@ class Memory:
                 lo = tensor.untyped_storage().data_ptr()
                 hi = lo + tensor.untyped_storage().nbytes()
                 if lo not in self._regions and ((values >= lo) & (values < hi)).any():
-                    self.add(f"memory pointed to ({tuple(tensor.shape)})", tensor, {})
+                    self.add(f"memory pointed to, {len(self.pointers)}", tensor, {})
