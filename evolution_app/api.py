@@ -22,7 +22,6 @@ from gpu_runner.core.entries import EntryContent
 from gpu_runner.core.task import Budget
 from gpu_runner.core.verdicts import Precision, Track
 
-LIBRARY_FORMAT = 1
 MAX_PAGE = 1000
 
 
@@ -287,7 +286,7 @@ class EntryLine(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    format: Literal[1] = LIBRARY_FORMAT
+    format: Literal[1] = 1
     uid: str = Field(pattern=r"^[0-9a-f]{32}$")
     version: int = Field(default=1, ge=1)
     state: str = ""

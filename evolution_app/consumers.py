@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import time
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
@@ -34,7 +35,9 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
         self.ticking: asyncio.Task[None] | None = None
         self.is_caught_up = False
         self.run_id: int = self.scope["url_route"]["kwargs"]["run_id"]
-        self.user: User | AnonymousUser = self.scope.get("user") or AnonymousUser()
+        self.user: User | AnonymousUser = cast(
+            "User | AnonymousUser", self.scope.get("user") or AnonymousUser()
+        )
         if await self.standing() is None:
             # Accepted first: a browser learns the code of a close only of an open socket.
             await self.accept()
@@ -120,7 +123,7 @@ class RunConsumer(AsyncJsonWebsocketConsumer):
         return (RunState(row[0]), row[1]) if row else None
 
 
-def since_of(scope: dict[str, Any]) -> int:
+def since_of(scope: Mapping[str, Any]) -> int:
     """The last seq that the client has; 0 where it says nothing usable."""
     given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("since", ["0"])[0]
     return int(given) if given.isdecimal() and len(given) < 18 else 0

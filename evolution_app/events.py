@@ -69,5 +69,6 @@ def emit(run_id: int, kind: str, payload: dict[str, Any]) -> RunEvent:
 def send_hint(run_id: int, seq: int) -> None:
     """Tell followers that the run has events up to `seq`."""
     layer = get_channel_layer()
+    assert layer is not None, "the settings name a channel layer"
     message = {"type": "run.hint", "run": run_id, "seq": seq}
     async_to_sync(layer.group_send)(run_group(run_id), message)

@@ -7,7 +7,6 @@ renders what htmx swaps out of band. A kind without a template travels as data a
 from functools import cache
 from typing import Any, Final
 
-from django.template.backends.django import Template
 from django.template.exceptions import TemplateDoesNotExist
 from django.template.loader import get_template
 
@@ -68,7 +67,8 @@ def _replaced(batch: list[RunEvent]) -> set[int]:
 
 
 @cache
-def _template(kind: str) -> Template | None:
+def _template(kind: str) -> Any:
+    """The partial of a kind; None if the pages have none."""
     try:
         return get_template(f"events/{kind}.html")
     except TemplateDoesNotExist:

@@ -317,9 +317,9 @@ def _follow_log(run: Run, payload: dict[str, Any]) -> None:
 
 def _follow_result(run: Run, payload: dict[str, Any]) -> None:
     """The best that is published may be another candidate than the one that led the search, or none."""
-    best = payload.get("best")
+    best: dict[str, Any] | None = payload.get("best")
     found = _numbered(run, best["candidate_id"]) if best else None
-    if found is not None and found.pk != run.best_id:
+    if best is not None and found is not None and found.pk != run.best_id:
         _follow_best(run, best)
     elif found is None:
         Run.objects.filter(pk=run.pk).update(best=None)
@@ -328,9 +328,9 @@ def _follow_result(run: Run, payload: dict[str, Any]) -> None:
 def _follow_nomination(run: Run, payload: dict[str, Any]) -> None:
     """A step that paid becomes a draft without a human author, with its pair as evidence; once per pair."""
     content = EntryContent.model_validate(payload)
-    numbers = (content.provenance.parent_id, content.provenance.candidate_id)
+    numbers = (content.provenance.parent_id or 0, content.provenance.candidate_id or 0)
     pair = {c.number: c for c in Candidate.objects.filter(run=run, number__in=numbers)}
-    before, after = pair[numbers[0] or 0], pair[numbers[1] or 0]
+    before, after = pair[numbers[0]], pair[numbers[1]]
     known = ExperienceEntry.objects.filter(nominated_by=None, evidence__before=before)
     if known.filter(evidence__after=after).exists():
         return

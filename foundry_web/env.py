@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import environ
+import environ  # type: ignore[import-untyped]
 from django.core.exceptions import ImproperlyConfigured
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -61,7 +61,7 @@ def database_settings(environment: Environment) -> dict[str, Any]:
     because another process wrote meanwhile.
     """
     if environment.database_url is None:
-        settings = {
+        settings: dict[str, Any] = {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": str(environment.var / "foundry.sqlite3"),
         }

@@ -20,7 +20,8 @@ from evolution_app.permissions import may_operate
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[Any]]
+# Channels' own types differ from Django's in ways that do not matter here.
+Application = Any
 
 _REFUSED = 4403
 
@@ -83,7 +84,8 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus' figures, for operators and for programs on this machine; 404 for everybody else."""
     if not may_operate(request.user) and not is_from_this_machine(request):
         raise Http404
-    return ExportToDjangoView(request)
+    answer: HttpResponse = ExportToDjangoView(request)
+    return answer
 
 
 def is_from_this_machine(request: HttpRequest) -> bool:

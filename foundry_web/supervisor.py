@@ -63,7 +63,7 @@ class Program:
         kill_group(self.process.pid, signal.SIGKILL)
         is_steady = time.monotonic() - self.started_at > STEADY_S
         self.failures = 1 if is_steady else self.failures + 1
-        pause = min(MAX_PAUSE_S, 0.25 * 2 ** (self.failures - 1))
+        pause = min(MAX_PAUSE_S, 0.25 * 2.0 ** min(self.failures - 1, 20))
         self.process, self.resume_at = None, time.monotonic() + pause
         return pause
 

@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
+import foundry_web.gauges  # noqa: F401  registers them
 from evolution_app import api
 from foundry_web.security import metrics
 

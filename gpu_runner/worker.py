@@ -243,7 +243,8 @@ def main(settings: WorkerSettings | None = None) -> int:
 
     django.setup()
     from foundry_web import logs
-    from gpu_runner.evaluation.pool import EvaluationSettings, open_pool
+    from gpu_runner.evaluation.pool import open_pool
+    from gpu_runner.evaluation.settings import EvaluationSettings
 
     logs.configure()
     chosen = settings or WorkerSettings.from_environment()

@@ -5,7 +5,7 @@ import secrets
 from datetime import timedelta
 from typing import Self
 
-from django.contrib.auth.models import AbstractUser, UserManager
+from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -37,8 +37,6 @@ class User(AbstractUser):
     role = models.CharField(max_length=16, choices=Role, default=Role.VIEWER)
     is_local_owner = models.BooleanField(default=False)
     theme = models.CharField(max_length=8, choices=Theme, default=Theme.AUTO)
-
-    objects = UserManager()
 
     class Meta:
         constraints = [

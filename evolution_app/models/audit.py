@@ -23,7 +23,7 @@ class AuditEventQuerySet(AppendOnlyQuerySet):
         why: str = "",
     ) -> "AuditEvent":
         """Write one event. `actor` None is the system; `before` and `after` are JSON values of what changed."""
-        return self.create(
+        event: AuditEvent = self.create(
             actor=actor,
             actor_name=actor.get_username() if actor else "system",
             verb=verb,
@@ -34,6 +34,7 @@ class AuditEventQuerySet(AppendOnlyQuerySet):
             after=after,
             why=why,
         )
+        return event
 
 
 class AuditEvent(AppendOnly):

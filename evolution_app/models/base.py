@@ -33,9 +33,10 @@ class AppendOnlyQuerySet(models.QuerySet[Any]):
 
 
 class AppendOnly(models.Model):
-    """A row that is written once. The database refuses updates too: see the triggers in the migrations."""
+    """A row that is written once; its manager is that of `AppendOnlyQuerySet` or a subclass.
 
-    objects = AppendOnlyQuerySet.as_manager()
+    The database refuses updates too: see the triggers in the migrations.
+    """
 
     class Meta:
         abstract = True

@@ -1,7 +1,7 @@
 """The Experience Library: entries with numbered versions, the evidence for them, and what experts decided."""
 
 import uuid
-from typing import Any, Self
+from typing import Self
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
@@ -146,6 +146,8 @@ class EntryVersion(AppendOnly):
     note = models.CharField(max_length=500, blank=True, help_text="why it was changed")
     created_at = models.DateTimeField(auto_now_add=True)
 
+    objects = AppendOnlyQuerySet.as_manager()
+
     class Meta:
         constraints = [
             models.UniqueConstraint(name="entry_version_once", fields=["entry", "number"])
@@ -177,6 +179,8 @@ class Evidence(AppendOnly):
     low = models.FloatField(null=True)
     high = models.FloatField(null=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = AppendOnlyQuerySet.as_manager()
 
     class Meta:
         constraints = [
@@ -216,6 +220,8 @@ class Review(AppendOnly):
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
+    objects = AppendOnlyQuerySet.as_manager()
+
     class Meta:
         ordering = ["id"]
 
@@ -234,7 +240,7 @@ class EntryUse(AppendOnly):
     candidate = models.ForeignKey(Candidate, on_delete=models.CASCADE, related_name="entry_uses")
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects: Any = EntryUseQuerySet.as_manager()
+    objects = EntryUseQuerySet.as_manager()
 
     class Meta:
         constraints = [

@@ -259,6 +259,8 @@ class RunNote(AppendOnly):
     payload = models.JSONField()
     created_at = models.DateTimeField(auto_now_add=True)
 
+    objects = AppendOnlyQuerySet.as_manager()
+
     class Meta:
         indexes = [models.Index(fields=["run", "kind", "id"], name="note_by_kind")]
         ordering = ["id"]
