@@ -3,6 +3,8 @@
 import gc
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -320,3 +322,42 @@ def test_closing_leaves_nothing_and_ends_what_runs(monkeypatch: pytest.MonkeyPat
     assert len(os.listdir("/proc/self/fd")) == fds
     with pytest.raises(RunnerError, match="closed"):
         pool.evaluate(task(), steps())
+
+
+EVALUATE = """
+import sys
+from pathlib import Path
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.evaluation.pool import open_pool
+from gpu_runner.evaluation.settings import EvaluationSettings
+
+case = Path(sys.argv[1])
+task = TaskSpec(name="t", source=(case / "reference.py").read_text())
+with open_pool(EvaluationSettings(device="cpu")) as pool:
+    print(pool.evaluate(task, (case / "candidate.py").read_text()).verdict)
+heavy = {"torch", "triton", "libcst", "django"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def test_a_real_evaluation_needs_no_torch_in_the_owner_and_leaves_nothing(tmp_path: Path) -> None:
+    case = Path(__file__).parents[1] / "cases" / "05_ok_helpers_named_like_torch"
+    before = boxes()
+    done = subprocess.run(
+        [sys.executable, "-c", EVALUATE, str(case)],
+        env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.returncode) == ("correct\n", 0), done.stderr
+    assert boxes() <= before
+    assert list(tmp_path.iterdir()) == []
+
+
+def boxes() -> set[int]:
+    """Processes that look like ours and have lost their owner, on the whole machine."""
+    return {p.pid for p in psutil.process_iter(["name", "ppid"]) if orphaned(p)}
+
+
+def orphaned(process: psutil.Process) -> bool:
+    return process.info["name"] == "bwrap" and process.info["ppid"] == 1
