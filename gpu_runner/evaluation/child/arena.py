@@ -46,7 +46,8 @@ class Deadlines:
 
     imports: float = 60.0
     construct: float = 60.0
-    compile: float = 30.0  # per kernel, on top of the first call's
+    compile_start: float = 10.0
+    compile: float = 30.0  # per kernel, on top of the start or the first call
     call: float = 60.0
     noop: float = 10.0
     baseline_compile: float = 300.0

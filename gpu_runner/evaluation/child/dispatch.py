@@ -52,6 +52,7 @@ _LIBRARY = frozenset(
     " _fft_r2c _fft_c2r _fft_c2c sort topk argsort msort".split()
 )
 _MATMUL = frozenset("mm addmm bmm baddbmm addbmm addmv mv dot linear _addmm_activation".split())
+_TORCHS_OWN = frozenset("aten prims prim quantized _c10d_functional c10d mkldnn mkl onednn".split())
 _HOST = frozenset("_local_scalar_dense is_nonzero equal item".split())
 _NO_WORK = frozenset(
     "sym_size sym_stride sym_numel sym_storage_offset size stride detach detach_ alias"
@@ -139,21 +140,26 @@ class Recorder(TorchDispatchMode):
         self.flow.weights = frozenset(self.flow.key(t) for t in weights)
         self._line_of = line_of
         self._poison = poison
-        self._functions = _HostReads(self)
 
-    def __enter__(self):
-        self._functions.__enter__()
-        return super().__enter__()
-
-    def __exit__(self, *error):
-        super().__exit__(*error)
-        self._functions.__exit__(*error)
+    def watch_functions(self) -> TorchFunctionMode:
+        """The mode for what is no dispatched operation; enter it beside this one."""
+        return _HostReads(self)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if func.namespace not in _TORCHS_OWN:
+            return self._step_into(func, args, kwargs)
         result = func(*args, **kwargs)
         self._record(func, args, kwargs, result)
         return result
+
+    def _step_into(self, func, args, kwargs):
+        """An operator that the module registered is what it does inside: go on watching there."""
+        devices = {t.device.type for t in _tensors((args, kwargs))}
+        key = "CUDA" if "cuda" in devices else "CPU"
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+        with self:
+            return func.redispatch(keys, *args, **kwargs)
 
     def launched(self, tensors: Sequence[torch.Tensor], name: str) -> None:
         """A kernel got these tensors; it may read and write all of them, weights excepted."""
@@ -210,7 +216,7 @@ class Recorder(TorchDispatchMode):
 
     def add_hidden(self, profile: Any) -> None:
         """What `seen_below` saw and this did not: dispatch was switched off for it."""
-        seen = {event.name for event in self.flow.events}
+        seen = {e.name for e in self.flow.events if e.name.startswith("aten::")}
         for event in hidden_operations(profile, seen):
             self.flow.add(event)
 
@@ -363,6 +369,8 @@ def _may_compute(short: str) -> bool:
 
 
 def _is_composite(func: Any) -> bool:
+    if not torch._C._dispatch_has_kernel(func.name()):
+        return False  # known to TorchScript alone
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
 
 

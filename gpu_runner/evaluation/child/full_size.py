@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+# torch's checks import it at first use, which takes seconds; a zygote has it ready.
+import torch.fx.experimental.symbolic_shapes
+
 from gpu_runner.evaluation.child import untouched
 from gpu_runner.evaluation.child.memory import contiguous_stride, dtype_named, place
 from gpu_runner.evaluation.child.sessions import Sampling

@@ -12,7 +12,7 @@ from gpu_runner.core.targets import Target
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Precision, Stage, Verdict
 from gpu_runner.evaluation.child import roofline, trials
-from gpu_runner.evaluation.child.arena import Arena
+from gpu_runner.evaluation.child.arena import Arena, Deadlines
 from gpu_runner.evaluation.child.compiling import CompiledKernel
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
 from gpu_runner.evaluation.child.memory import dtype_named
@@ -28,8 +28,6 @@ from gpu_runner.evaluation.protocol import (
     Placed,
 )
 
-COMPILE_S = 30.0  # a kernel
-LOAD_S = 60.0
 SMALLEST_LITERAL = 16
 
 
@@ -39,10 +37,13 @@ class Compilation:
     `start`, `proceed` and `finish` are called in this order; what goes wrong in between waits for `stop`.
     """
 
-    def __init__(self, link: PlayerLink, spec: TaskSpec, task: Modelled) -> None:
+    def __init__(
+        self, link: PlayerLink, spec: TaskSpec, task: Modelled, deadlines: Deadlines
+    ) -> None:
         self._link = link
         self._spec = spec
         self._task = task
+        self._deadlines = deadlines
         self._stop: Stop | None = None
         self._is_asked = False
         self._is_loaded = False
@@ -60,7 +61,7 @@ class Compilation:
         if self._stop is not None or self._is_asked:
             return
         with self._catching("import"):
-            answer = self._link.answer(Loaded, LOAD_S)
+            answer = self._link.answer(Loaded, self._deadlines.imports)
             if isinstance(answer, Failed):
                 self._note(answer)
                 return
@@ -84,7 +85,8 @@ class Compilation:
         if not self._is_asked or self._stop is not None or self.kernels:
             return
         with self._catching("compile"):
-            answer = self._link.answer(CompiledAll, COMPILE_S * self._kernel_count + 10.0)
+            allowed = self._deadlines.compile_start + self._deadlines.compile * self._kernel_count
+            answer = self._link.answer(CompiledAll, allowed)
             if isinstance(answer, Failed):
                 self._note(answer)
                 return

@@ -6,10 +6,12 @@ neither the standard library's nor a package's is the module's own; `_ALLOWED` i
 What was seen lives in closures, where only frames and gc could find it, and those are watched.
 """
 
+import _thread
 import os
 import site
 import sys
 import sysconfig
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -121,7 +123,6 @@ def install(protected: Iterable[tuple[str, Any]], *, is_own: Callable[[str], boo
     """
     accusations: list[Accusation] = []
     busy: set[int] = set()
-    before = list(_snapshot(protected))
 
     def accuse(accusation: Accusation) -> None:
         if len(accusations) < MAX_ACCUSATIONS and accusation not in accusations:
@@ -144,6 +145,24 @@ def install(protected: Iterable[tuple[str, Any]], *, is_own: Callable[[str], boo
             accuse(accusation)
         return tuple(accusations)
 
+    def watch_start(start: Callable[..., Any]) -> Callable[..., Any]:
+        def started(*args: Any, **kwargs: Any) -> Any:
+            busy.add(get_ident())
+            try:
+                culprit = _culprit(_THREAD, is_own)
+            finally:
+                busy.discard(get_ident())
+            if culprit is not None:
+                accuse(_accusation(_THREAD, _THREAD, (), culprit))
+            return start(*args, **kwargs)
+
+        return started
+
+    for name in _THREAD_STARTERS:  # no audit event tells of them before Python 3.12
+        for owner, attribute in ((_thread, name), (threading, f"_{name}")):
+            if hasattr(owner, attribute):
+                setattr(owner, attribute, watch_start(getattr(owner, attribute)))
+    before = list(_snapshot(protected))
     sys.addaudithook(hook)
     return Guard(seen=lambda: tuple(accusations), compare=compare, accuse=accuse)
 
@@ -304,6 +323,8 @@ _KEPT_TYPES = (
     type,
 )
 _MISSING = object()
+_THREAD = "_thread.start_new_thread"
+_THREAD_STARTERS = ("start_new_thread", "start_new", "start_joinable_thread")
 
 
 def _snapshot(protected: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, str, Any]]:

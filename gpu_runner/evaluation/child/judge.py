@@ -93,7 +93,7 @@ class OpenTask:
         seed = message.get("seed")
         self._rng = random.Random(seed if seed is not None else os.urandom(16))
         self._max_autotune = bool(message.get("max_autotune", False))
-        self._deadlines = Deadlines(**message.get("deadlines", {}))
+        self.deadlines = Deadlines(**message.get("deadlines", {}))
         if self.spec.target not in TARGETS:
             names = ", ".join(TARGETS)
             raise InvalidTask(f"no target GPU {self.spec.target!r}; there are {names}")
@@ -131,7 +131,7 @@ class OpenTask:
     def _arena(self, source: str, memory: Memory, nursery: Any) -> Arena:
         link = self._pool.player(nursery, "reference")
         arena = Arena(self.spec, source, link, memory, self._rng)
-        arena.deadlines = self._deadlines
+        arena.deadlines = self.deadlines
         try:
             arena.open()
         except InvalidTask:
@@ -145,7 +145,7 @@ class OpenTask:
             source=self.spec.source, role="reference", device="cpu", target=self.spec.target
         )
         try:
-            answer = link.ask(request, Loaded, self._deadlines.imports)
+            answer = link.ask(request, Loaded, self.deadlines.imports)
             if isinstance(answer, Failed):
                 raise arena_module.refusal(answer)
             link.send(Model(seed=0))
@@ -336,7 +336,9 @@ class _Run:
     def _start_compiling(self) -> None:
         if self.compilation is None and self.task.modelled is not None:
             link = self.task.new_player("compile")
-            self.compilation = gates.Compilation(link, self.task.spec, self.task.modelled)
+            self.compilation = gates.Compilation(
+                link, self.task.spec, self.task.modelled, self.task.deadlines
+            )
             self.compilation.start(self.source)
 
     def _compile_gate(self, earlier: Stop | None) -> None:

@@ -16,6 +16,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -135,13 +136,13 @@ class Player:
             except ChildCrashed:
                 return
             self._nonce, request = request_from(message)
-            started = time.perf_counter()
+            started = perf_counter()
             try:
                 answer = handlers[type(request)](request, fds)
             except Refused as refused:
                 answer = refused.answer
             if hasattr(answer, "seconds"):
-                answer = answer.model_copy(update={"seconds": time.perf_counter() - started})
+                answer = answer.model_copy(update={"seconds": perf_counter() - started})
             self._channel.send(message_of(self._nonce, answer))
 
     # Loading and building
@@ -468,7 +469,9 @@ class Player:
         """Copy tensors to where they were asked for; False, and nothing copied, unless all of them fit."""
         places = buffer.places if buffer is not None else ()
         fits = len(places) == len(tensors) and all(
-            tuple(t.shape) == spec.shape and dtype_name(t.dtype) == spec.dtype
+            tuple(t.shape) == spec.shape
+            and dtype_name(t.dtype) == spec.dtype
+            and t.device == self._device
             for t, spec in zip(tensors, places, strict=True)
         )
         if fits:
@@ -682,6 +685,7 @@ class _Watch:
             if self._recorder is not None:
                 if self._request.audit:
                     self._below = stack.enter_context(dispatch.seen_below())
+                stack.enter_context(self._recorder.watch_functions())
                 stack.enter_context(self._recorder)
             output = function()
             self._player._synchronize()
