@@ -9,7 +9,7 @@ from evolution_app.models import Task
 from evolution_app.models.base import choices_of
 from evolution_app.views.reading import model_profiles
 from gpu_runner.core.contract import check_candidate, check_contract
-from gpu_runner.core.entries import EntryContent, EntryKind, When
+from gpu_runner.core.entries import EntryContent, EntryKind, Provenance, When
 from gpu_runner.core.source import MAX_BYTES, Problem
 from gpu_runner.core.targets import TARGETS
 from gpu_runner.core.task import Budget
@@ -39,18 +39,19 @@ class Styled(forms.Form):
                 field.widget.attrs["aria-invalid"] = "true"
 
 
-def _text_of(upload: UploadedFile) -> str:
+def _text_of(upload: "UploadedFile[bytes]") -> str:
     if (upload.size or 0) > MAX_BYTES:
         size = -(-(upload.size or 0) // 1024)
         raise forms.ValidationError(
             f"{upload.name} is {size} KiB; at most {MAX_BYTES // 1024} KiB are taken."
         )
     try:
-        return upload.read().decode("utf-8")
+        text: str = upload.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise forms.ValidationError(
             f"{upload.name} is not UTF-8 text; save it as UTF-8 and try again."
         ) from error
+    return text
 
 
 def _as_error(problems: list[Problem]) -> forms.ValidationError:
@@ -127,9 +128,9 @@ class SubmitForm(Styled):
         baseline = data.get("baseline_source")
         if baseline and baseline.strip() and (problem := check_candidate(baseline)):
             self.add_error("baseline_source", _as_error([problem]))
-        if not data.get("evaluations") and not data.get("minutes"):
-            if "evaluations" not in self.errors and "minutes" not in self.errors:
-                self.add_error("evaluations", "Limit the evaluations, the minutes, or both.")
+        is_limited = data.get("evaluations") or data.get("minutes")
+        if not is_limited and not {"evaluations", "minutes"} & set(self.errors):
+            self.add_error("evaluations", "Limit the evaluations, the minutes, or both.")
         return data
 
     def _take_upload(self, data: dict[str, Any], upload: str, source: str) -> None:
@@ -208,7 +209,15 @@ class EntryForm(Styled):
         lists = ("operators", "bottlenecks", "dtypes", "hardware")
         return {
             **content.model_dump(
-                include={"kind", "title", "action", "preconditions", "if_violated", "before", "after"}
+                include={
+                    "kind",
+                    "title",
+                    "action",
+                    "preconditions",
+                    "if_violated",
+                    "before",
+                    "after",
+                }
             ),
             **{name: ", ".join(getattr(when, name)) for name in lists},
             "shapes": when.shapes,
@@ -227,16 +236,18 @@ class EntryForm(Styled):
             triton_versions=data["triton_versions"],
             tracks=base.when.tracks if base else (),
         )
-        typed = {
-            "kind": EntryKind(data["kind"]),
-            "when": when,
-            **{
-                name: data[name]
-                for name in ("title", "action", "preconditions", "if_violated", "before", "after")
-            },
-        }
-        kept = {"effects": base.effects, "provenance": base.provenance} if base else {}
-        return EntryContent(**typed, **kept)
+        return EntryContent(
+            kind=EntryKind(data["kind"]),
+            title=data["title"],
+            when=when,
+            action=data["action"],
+            before=data["before"],
+            after=data["after"],
+            effects=base.effects if base else (),
+            preconditions=data["preconditions"],
+            if_violated=data["if_violated"],
+            provenance=base.provenance if base else Provenance(),
+        )
 
 
 class SignInForm(Styled):

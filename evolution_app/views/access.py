@@ -19,7 +19,7 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 def signed_in(view: View[P]) -> View[P]:
     """Only for people who are signed in; others are sent to sign in and come back."""
-    return cast(View[P], login_required(explained(view)))
+    return login_required(explained(view))
 
 
 def explained(view: View[P]) -> View[P]:
@@ -32,7 +32,7 @@ def explained(view: View[P]) -> View[P]:
         except NotAllowed as error:
             return render(request, "403.html", {"reason": sentence(error)}, status=403)
 
-    return answer
+    return cast(View[P], answer)
 
 
 def person(request: HttpRequest) -> User:

@@ -86,7 +86,11 @@ def _overview(request: HttpRequest, candidate: Candidate) -> dict[str, Any]:
 def _timing_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     """The candidate and every baseline that was timed, each beside the speedup over it."""
     rows = [{"name": "this candidate", "timing": evaluation.candidate, "ratio": None}]
-    for field, name in (("eager", "eager"), ("torch_compile", "torch.compile"), ("user", "your kernel")):
+    for field, name in (
+        ("eager", "eager"),
+        ("torch_compile", "torch.compile"),
+        ("user", "your kernel"),
+    ):
         timing, ratio = getattr(evaluation.baselines, field), getattr(evaluation.speedup, field)
         if timing is not None or ratio is not None or field != "user":
             rows.append({"name": name, "timing": timing, "ratio": ratio})
@@ -97,7 +101,9 @@ def _kernel_table(evaluation: Evaluation) -> dict[str, Any] | None:
     """The profile's facts per kernel as a table, whatever columns the evaluator kept; None without any."""
     kernels = evaluation.profile.get("kernels")
     if isinstance(kernels, dict):
-        kernels = [{"kernel": name, **facts} for name, facts in kernels.items() if isinstance(facts, dict)]
+        kernels = [
+            {"kernel": name, **facts} for name, facts in kernels.items() if isinstance(facts, dict)
+        ]
     if not isinstance(kernels, list) or not all(isinstance(kernel, dict) for kernel in kernels):
         return None
     plain = [
@@ -107,7 +113,10 @@ def _kernel_table(evaluation: Evaluation) -> dict[str, Any] | None:
     columns = list(dict.fromkeys(name for kernel in plain for name in kernel))
     if not columns:
         return None
-    return {"columns": columns, "rows": [[kernel.get(name) for name in columns] for kernel in plain]}
+    return {
+        "columns": columns,
+        "rows": [[kernel.get(name) for name in columns] for kernel in plain],
+    }
 
 
 def _code(request: HttpRequest, candidate: Candidate) -> dict[str, Any]:
@@ -230,7 +239,9 @@ def nominate(request: HttpRequest, run_id: int, number: int) -> HttpResponse:
     """Put a lesson forward with this candidate and its parent as evidence."""
     candidate = _candidate(request, run_id, number)
     if not permissions.may_nominate(request.user, candidate):
-        raise services.NotAllowed("you may nominate from your own candidates; experts from what they see")
+        raise services.NotAllowed(
+            "you may nominate from your own candidates; experts from what they see"
+        )
     pair = services.pair_of(candidate)
     base = _nomination(candidate, pair)
     form = EntryForm(request.POST or None, initial=EntryForm.initial_of(base))

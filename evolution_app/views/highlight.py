@@ -6,6 +6,7 @@ Lines are those of `str.splitlines`, as everywhere else that numbers lines. Ever
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
@@ -40,7 +41,7 @@ class Line:
             }
         )
         pieces = SafeString("")
-        for begin, end in zip(cuts, cuts[1:], strict=False):
+        for begin, end in pairwise(cuts):
             piece = self._coloured(begin, end)
             if any(start <= begin and end <= stop for start, stop in spans):
                 piece = format_html("<{0}>{1}</{0}>", SafeString(tag), piece)

@@ -59,9 +59,7 @@ def entry_list(request: HttpRequest) -> HttpResponse:
     return render(request, "library/list.html", context)
 
 
-def _queued(
-    entries: QuerySet[ExperienceEntry], queue: str, request: HttpRequest
-) -> Any:
+def _queued(entries: QuerySet[ExperienceEntry], queue: str, request: HttpRequest) -> Any:
     conditions = {
         "review": Q(state__in=[EntryState.NOMINATED, EntryState.VERIFIED]),
         "approved": Q(state=EntryState.APPROVED),
@@ -179,7 +177,9 @@ def edit_entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     """A new version; a form that was opened on an older one is shown again with what changed meanwhile."""
     entry = _entry(request, entry_id)
     if not permissions.may_edit_entry(request.user, entry):
-        raise NotAllowed("experts edit entries; you may edit what you nominated until it is approved")
+        raise NotAllowed(
+            "experts edit entries; you may edit what you nominated until it is approved"
+        )
     base = entry.content
     assert entry.current is not None
     initial = {**EntryForm.initial_of(base), "version": entry.current.number}
@@ -206,7 +206,9 @@ def edit_entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     return render(request, "library/edit.html", context, status=status)
 
 
-def _save(request: HttpRequest, entry: ExperienceEntry, form: EntryForm, base: EntryContent) -> None:
+def _save(
+    request: HttpRequest, entry: ExperienceEntry, form: EntryForm, base: EntryContent
+) -> None:
     version = form.cleaned_data["version"] or 0
     content = form.content(base)
     note = form.cleaned_data["note"]
@@ -221,7 +223,9 @@ def _save(request: HttpRequest, entry: ExperienceEntry, form: EntryForm, base: E
         )
         messages.success(request, "Saved and approved; the edit is shown as yours.", "good")
         return
-    services.edit_entry(entry=entry, by=person(request), version=version, content=content, note=note)
+    services.edit_entry(
+        entry=entry, by=person(request), version=version, content=content, note=note
+    )
     messages.success(request, "Saved as a new version.", "good")
 
 

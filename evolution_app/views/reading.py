@@ -43,9 +43,7 @@ _BARS = (
 
 def budget_bars(run: Run) -> list[Bar]:
     """Everything that is limited or was spent; a thing that is neither has no bar. Unknown is None, not 0."""
-    bars = [
-        Bar(name, unit, run.spent.get(key), run.budget.get(key)) for key, name, unit in _BARS
-    ]
+    bars = [Bar(name, unit, run.spent.get(key), run.budget.get(key)) for key, name, unit in _BARS]
     return [bar for bar in bars if bar.limit is not None or bar.spent]
 
 
@@ -86,9 +84,9 @@ def island_summaries(run: Run) -> list[IslandSummary]:
         )
     )
     for row in counted:
-        summary = summaries[row.pop("island__number")]
-        for name, value in row.items():
-            setattr(summary, name, value)
+        summary = summaries[row["island__number"]]
+        summary.total, summary.waiting = row["total"], row["waiting"]
+        summary.correct, summary.failed, summary.best = row["correct"], row["failed"], row["best"]
     for payload in _payloads(run, events.MIGRATION):
         if (home := summaries.get(payload.get("home", -1))) is not None:
             home.left += 1
@@ -102,7 +100,9 @@ def island_summaries(run: Run) -> list[IslandSummary]:
 
 def _payloads(run: Run, kind: str) -> Iterator[dict[str, Any]]:
     rows: QuerySet[RunEvent, dict[str, Any]] = (
-        RunEvent.objects.filter(run=run, kind=kind).order_by("seq").values_list("payload", flat=True)
+        RunEvent.objects.filter(run=run, kind=kind)
+        .order_by("seq")
+        .values_list("payload", flat=True)
     )
     return rows.iterator()
 

@@ -24,7 +24,13 @@ PAGE = 25
 CANDIDATES_PAGE = 100
 
 _STATES = {
-    "active": [RunState.QUEUED, RunState.RUNNING, RunState.PAUSING, RunState.PAUSED, RunState.STOPPING],
+    "active": [
+        RunState.QUEUED,
+        RunState.RUNNING,
+        RunState.PAUSING,
+        RunState.PAUSED,
+        RunState.STOPPING,
+    ],
     "finished": [RunState.FINISHED],
     "cancelled": [RunState.CANCELLED],
     "failed": [RunState.FAILED],

@@ -22,7 +22,10 @@ def banners() -> list[Banner]:
     """One query. No runner alive, a runner that cannot work, or one that works without a sandbox."""
     runners = list(Runner.objects.alive().defer("fingerprint"))
     if not runners:
-        text = "No runner is alive, so runs wait. Under “make run” it is started again by itself; elsewhere start one with: python -m gpu_runner work"
+        text = (
+            "No runner is alive, so runs wait. Under “make run” it is started again by itself; "
+            "elsewhere start one with: python -m gpu_runner work"
+        )
         return [Banner("warn", "warning", text)]
     found = [
         Banner("bad", "warning", f"Runner {runner.name} cannot work: {runner.problem}")

@@ -1,6 +1,7 @@
 """Submitting a task, checking one while it is typed, and the page of a task with its runs."""
 
 import json
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -17,6 +18,7 @@ from evolution_app.views.access import person, sentence, signed_in, tell_refusal
 from evolution_app.views.highlight import lines_of
 from gpu_runner.core.contract import check_contract
 from gpu_runner.core.source import MAX_BYTES, Problem
+from gpu_runner.core.task import Budget
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Precision, Track
 
@@ -108,7 +110,7 @@ def check_task(request: HttpRequest) -> HttpResponse:
     context = _check_context(source)
     if source.strip() and not context["problems"]:
         similar = services.similar_tasks(user=person(request), source=source.replace("\r\n", "\n"))
-        context["similar"] = similar.for_lists()[:3]
+        context["similar"] = similar.only("id", "name")[:3]
     return render(request, "tasks/_check.html", context)
 
 
@@ -178,21 +180,18 @@ def _people(name: str) -> list[User]:
 @require_POST
 def start_run(request: HttpRequest, task_id: int) -> HttpResponse:
     """Another run of a task with the options of its latest run, or the defaults; the seed is drawn anew."""
-    task = get_visible(Task.objects.select_related("source", "baseline_source"), request.user, pk=task_id)
+    task = get_visible(
+        Task.objects.select_related("source", "baseline_source"), request.user, pk=task_id
+    )
     latest = task.runs.order_by("-id").first()
-    options = dict(latest.options) if latest else {}
+    options: dict[str, Any] = dict(latest.options) if latest else {}
     options.pop("seed", None)
+    if "budget" in options:
+        options["budget"] = Budget.model_validate(options["budget"])
     try:
-        run = services.start_run(task=task, by=person(request), **_typed(options))
+        run = services.start_run(task=task, by=person(request), **options)
     except Refused as error:
         tell_refusal(request, error)
         return redirect("task", task.pk)
     messages.success(request, "Another run is queued, with the options of the latest one.", "good")
     return redirect("run", run.pk)
-
-
-def _typed(options: dict[str, object]) -> dict[str, object]:
-    budget = options.pop("budget", None)
-    if budget is None:
-        return options
-    return {**options, "budget": services.Budget.model_validate(budget)}

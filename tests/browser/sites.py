@@ -1,12 +1,12 @@
 """Sites of their own for the browser tests: `manage.py up` with a data folder and a port nobody else uses."""
 
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,13 @@ class Site:
         """What a management command prints."""
         command = [sys.executable, "manage.py", *arguments]
         return subprocess.run(
-            command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=True, timeout=60
+            command,
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
         ).stdout
 
     def link(self) -> str:
@@ -38,7 +44,9 @@ class Site:
         assert found
         return found.group()
 
-    def play(self, count: int, *, pause_s: float = 0.0, finish: bool = True, islands: int = 3) -> "Played":
+    def play(
+        self, count: int, *, pause_s: float = 0.0, finish: bool = True, islands: int = 3
+    ) -> "Played":
         """A run that a script plays in another process; see `tests/browser/play.py`."""
         options = ["--count", str(count), "--pause", str(pause_s), "--islands", str(islands)]
         options += ["--finish"] if finish else []
@@ -78,8 +86,17 @@ def free_port() -> int:
 
 def start(folder: Path, *options: str) -> Site:
     port = free_port()
-    kept = {k: v for k, v in os.environ.items() if k not in ("DATABASE_URL", "REDIS_URL", "FOUNDRY_HOSTS")}
-    environment = {**kept, "FOUNDRY_VAR": str(folder / "var"), "PORT": str(port), "OMP_NUM_THREADS": "1"}
+    kept = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("DATABASE_URL", "REDIS_URL", "FOUNDRY_HOSTS")
+    }
+    environment = {
+        **kept,
+        "FOUNDRY_VAR": str(folder / "var"),
+        "PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+    }
     log = (folder / "up.log").open("w+")
     process = subprocess.Popen(
         [sys.executable, "manage.py", "up", *options],

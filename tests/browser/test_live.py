@@ -21,7 +21,10 @@ def not_reloaded(page: Page) -> bool:
 
 
 def totals(page: Page) -> list[int]:
-    return [int(e.get_attribute("data-total") or 0) for e in page.locator("[data-island][data-total]").all()]
+    return [
+        int(e.get_attribute("data-total") or 0)
+        for e in page.locator("[data-island][data-total]").all()
+    ]
 
 
 def points(page: Page) -> int:
@@ -38,7 +41,10 @@ def assert_complete(page: Page, count: int) -> None:
     assert rows(page) == [f"c-{number}" for number in range(count, 0, -1)]
     assert points(page) == count
     assert sum(totals(page)) == count
-    assert page.locator("#feed > li[data-state=queued], #feed > li[data-state=evaluating]").count() == 0
+    assert (
+        page.locator("#feed > li[data-state=queued], #feed > li[data-state=evaluating]").count()
+        == 0
+    )
 
 
 def test_islands_and_the_curve_grow_without_a_reload(page: Page, site: Site) -> None:
@@ -229,5 +235,3 @@ def test_a_link_signs_in_once_and_its_token_is_in_no_address(browser: Browser, s
     again.goto(link)
     expect(again.get_by_text("used already or is too old")).to_be_visible()
     other.close()
-
-

@@ -1,4 +1,7 @@
-"""How the pages look and read: both themes, wide and phone, no overflow, no violation that axe finds; pictures in test-results/."""
+"""How the pages look and read: both themes, wide and phone, no overflow, no violation that axe finds.
+
+The pictures are in test-results/.
+"""
 
 import json
 import re

@@ -95,7 +95,13 @@ def correct(ratio: float, *, measured: bool = False) -> Evaluation:
             ),
             profile={
                 "kernels": [
-                    {"name": "double_kernel", "registers": 32, "spills": 0, "shared_bytes": 0, "us": 41.2}
+                    {
+                        "name": "double_kernel",
+                        "registers": 32,
+                        "spills": 0,
+                        "shared_bytes": 0,
+                        "us": 41.2,
+                    }
                 ]
             },
         )
@@ -142,7 +148,9 @@ REPORT = TaskReport(
 )
 
 
-def play(run: Run, *, pause_s: float = 0.0, count: int = len(FATES), store: Store | None = None) -> Store:
+def play(
+    run: Run, *, pause_s: float = 0.0, count: int = len(FATES), store: Store | None = None
+) -> Store:
     """Propose and finish `count` candidates on the run's islands; each correct one is the next one's parent."""
     store = store or claim(run)
     for _ in steps(store, count):
@@ -156,7 +164,9 @@ def steps(store: Store, count: int) -> Iterator[None]:
     islands = store.spec.islands
     for number in range(islands):
         strategy = STRATEGIES[number % len(STRATEGIES)]
-        store.note("island", {"index": number, "strategy": strategy, "lens": f"looks at {strategy}"})
+        store.note(
+            "island", {"index": number, "strategy": strategy, "lens": f"looks at {strategy}"}
+        )
     best: tuple[float, int] | None = None
     for turn in range(count):
         island = turn % islands

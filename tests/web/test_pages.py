@@ -642,7 +642,9 @@ def hostile(owner: User) -> Run:
     run = samples.run(task, owner)
     store = samples.claim(run)
     store.set_state(RunState.RUNNING, played_runs.HOSTILE)
-    store.note("island", {"index": 0, "strategy": played_runs.HOSTILE[:80], "lens": played_runs.HOSTILE})
+    store.note(
+        "island", {"index": 0, "strategy": played_runs.HOSTILE[:80], "lens": played_runs.HOSTILE}
+    )
     text = played_runs.HOSTILE
     for number in range(2):
         candidate = store.add(
