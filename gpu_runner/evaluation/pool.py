@@ -1,7 +1,7 @@
 """Evaluates candidates in slots on one device; what the rest of the runner calls.
 
 A slot keeps the judge of one task between candidates, and lets go of it when another task needs the
-slot, when something went wrong, or after a minute without work. A failure of ours raises a
+slot, when something went wrong, or after two minutes without work. A failure of ours raises a
 `RunnerError`; it never makes a verdict.
 """
 
@@ -182,7 +182,7 @@ class LocalPool:
             self._free.append(slot)
             self._changed.notify_all()
             if slot.session and not self._is_closed:
-                rest = threading.Timer(self._settings.idle_s, self._let_go, (slot, slot.uses))
+                rest = threading.Timer(self._settings.judge_idle_s, self._let_go, (slot, slot.uses))
                 rest.daemon = True
                 rest.start()
 

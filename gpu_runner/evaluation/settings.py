@@ -20,6 +20,7 @@ class EvaluationSettings(BaseModel):
         default=None, ge=1 << 28, description="None: half of the memory, shared by the slots"
     )
     evaluation_s: float = Field(default=900.0, gt=0, description="deadline of one whole evaluation")
-    idle_s: float = Field(
-        default=60.0, gt=0, description="after which judges and zygotes are ended"
+    idle_s: float = Field(default=60.0, gt=0, description="after which zygotes are ended")
+    judge_idle_s: float = Field(
+        default=120.0, gt=0, description="after which judges are ended: a model may take a while"
     )

@@ -264,7 +264,7 @@ def test_slots_work_at_the_same_time_and_no_more_than_them(monkeypatch: pytest.M
 
 
 def test_an_idle_judge_is_let_go_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    with make_pool(monkeypatch, idle_s=0.2) as pool:
+    with make_pool(monkeypatch, judge_idle_s=0.2) as pool:
         pool.evaluate(task(), steps())
         assert len(living_children(pool)) == 1
         deadline = time.monotonic() + 5

@@ -47,6 +47,7 @@ class Keeper:
         self.deadline = time.monotonic() + limits["wall_s"]
         self.next_look = 0.0
         self.shared_bytes = memory_bytes(os.getpid())
+        self.kernel_kills = kernel_kills()
         self.output = bytearray()
         self.dropped_bytes = 0
         self.ended: int | None = None
@@ -151,12 +152,16 @@ class Keeper:
             self.dropped_bytes += excess
 
     def exit(self) -> dict[str, Any]:
-        status, reason = self.ended, self.reason or "exited"
+        status = self.ended
         if status is None:
-            return {"code": None, "signal": signal.SIGKILL, "reason": reason}
-        if os.WIFSIGNALED(status):
-            return {"code": None, "signal": os.WTERMSIG(status), "reason": reason}
-        return {"code": os.WEXITSTATUS(status), "signal": None, "reason": reason}
+            return {"code": None, "signal": signal.SIGKILL, "reason": self.reason or "killed"}
+        if not os.WIFSIGNALED(status):
+            reason = self.reason or "exited"
+            return {"code": os.WEXITSTATUS(status), "signal": None, "reason": reason}
+        number = os.WTERMSIG(status)
+        was_short = number == signal.SIGKILL and kernel_kills() > self.kernel_kills
+        reason = self.reason or ("memory" if was_short else "exited")
+        return {"code": None, "signal": number, "reason": reason}
 
     def text(self) -> str:
         text = self.output.decode(errors="replace")
@@ -186,6 +191,14 @@ def memory_bytes(pid: int) -> int:
         return 0
     wanted = ("RssAnon:", "RssShmem:")
     return sum(int(line.split()[1]) * KIB for line in lines if line.startswith(wanted))
+
+
+def kernel_kills() -> int:
+    """How many processes the kernel has ended since it started because memory ran out."""
+    for line in Path("/proc/vmstat").read_text().splitlines():
+        if line.startswith("oom_kill "):
+            return int(line.split()[1])
+    return 0
 
 
 def used_bytes(folder: str) -> int:
