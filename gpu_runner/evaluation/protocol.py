@@ -79,6 +79,9 @@ class Load(Message):
     role: Literal["reference", "baseline", "candidate", "idle"]
     device: str = Field(max_length=20)
     precision: Literal["reference", "ieee", "tf32"] = "reference"
+    tf32: tuple[bool, bool] | None = Field(
+        default=None, description="for matmul and convolution; None: as the source leaves them"
+    )
     compiled: bool = Field(default=False, description="wrap the module in torch.compile")
     target: str = Field(
         default="h200", max_length=40, description="the GPU that a CPU stands in for"
@@ -379,7 +382,8 @@ class CompiledAll(Message):
 class Reported(Message):
     status: Literal["reported"] = "reported"
     accusations: tuple[Accusation, ...] = Field(default=(), max_length=100)
-    events: Count = 0
+    matmul_tf32: bool = False
+    conv_tf32: bool = False
     seconds: Seconds = 0
 
 

@@ -147,7 +147,7 @@ class Arena:
             for lent, buffer in zip(self.lent_sets, self.described.buffers, strict=True)
         ]
         self.mixer = inputs.Mixer(self.sets, self.rng)
-        self._must(self._adopt_into(self.link))
+        self._must(self.lend_inputs(self.link))
 
     def _export(self, what: Any, index: int, buffer: Buffer) -> Lent:
         lent = self.memory.lend(buffer.nbytes)
@@ -162,7 +162,8 @@ class Arena:
         lent.seal()
         return lent
 
-    def _adopt_into(self, link: PlayerLink) -> Stored | Failed:
+    def lend_inputs(self, link: PlayerLink) -> Stored | Failed:
+        """Lend a player the input sets, read only."""
         request = Adopt(trees=self.described.trees, buffers=self.described.buffers)
         return link.ask(request, Stored, self.deadlines.call, [lent.fd for lent in self.lent_sets])
 
@@ -308,6 +309,11 @@ class Arena:
         return self.precision is Precision.TF32
 
     @property
+    def tf32_flags(self) -> tuple[bool, bool]:
+        """For torch's own matmul and convolution, the same in every player."""
+        return self.matmul_may_use_tf32, self.convolution_may_use_tf32
+
+    @property
     def allows_tf32(self) -> bool:
         """Whether TF32 may be used anywhere between input and output, under the policy."""
         return (self.uses_matmul and self.matmul_may_use_tf32) or (
@@ -328,7 +334,7 @@ class Arena:
         fds = [self.lent_init.fd, self.lent_state.fd]
         answer = link.ask(request, Constructed, self.deadlines.construct, fds)
         if isinstance(answer, Constructed):
-            adopted = self._adopt_into(link)
+            adopted = self.lend_inputs(link)
             if isinstance(adopted, Failed):
                 return adopted
         return answer

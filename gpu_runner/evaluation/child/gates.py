@@ -192,6 +192,16 @@ def below_policy(kernels: Sequence[CompiledKernel], arena: Arena) -> Stop | None
     return None
 
 
+def places_of(arena: Arena) -> Modelled:
+    """What a full-size arena says of constructor arguments and inputs, for the compiling player."""
+    return Modelled(
+        init=arena.described.init,
+        init_places=arena.described.init_buffer.places,
+        inputs=arena.described.trees[0],
+        places=arena.described.buffers[0].places,
+    )
+
+
 # Modelled time
 
 

@@ -70,8 +70,11 @@ class Mixer:
     def _cut(self, rows: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         pieces = min(rows, self._rng.randint(2, MAX_SLABS))
         inner = sorted(self._rng.sample(range(1, rows), pieces - 1))
-        sets = tuple(self._rng.randrange(len(self._sets)) for _ in range(pieces))
-        return (0, *inner, rows), sets
+        sets = [self._rng.randrange(len(self._sets))]
+        while len(sets) < pieces:  # neighbours differ, so that equal contents mean equal choices
+            step = self._rng.randrange(1, max(2, len(self._sets)))
+            sets.append((sets[-1] + step) % len(self._sets))
+        return (0, *inner, rows), tuple(sets)
 
 
 def slab_axis(shape: Sequence[int]) -> int:

@@ -91,7 +91,7 @@ class OpenTask:
         self.device = str(message.get("device", "cpu"))
         self.device_name = str(message.get("device_name", self.device))
         seed = message.get("seed")
-        self._rng = random.Random(seed if seed is not None else os.urandom(16))
+        self.rng = random.Random(seed if seed is not None else os.urandom(16))
         self._max_autotune = bool(message.get("max_autotune", False))
         self.deadlines = Deadlines(**message.get("deadlines", {}))
         if self.spec.target not in TARGETS:
@@ -118,6 +118,7 @@ class OpenTask:
     def _open(self) -> None:
         if not self.is_cpu:
             self.full = self._arena(self.spec.source, self._memory, "cuda")
+            self.modelled = gates.places_of(self.full)
             self._open_probe()
             return
         link = self._pool.player("interpreter", "reference")
@@ -130,7 +131,7 @@ class OpenTask:
 
     def _arena(self, source: str, memory: Memory, nursery: Any) -> Arena:
         link = self._pool.player(nursery, "reference")
-        arena = Arena(self.spec, source, link, memory, self._rng)
+        arena = Arena(self.spec, source, link, memory, self.rng)
         arena.deadlines = self.deadlines
         try:
             arena.open()
@@ -296,7 +297,7 @@ class _Run:
         found = self._closing_accusations(contestant)
         contestant.close()
         if found:
-            raise Stop(Verdict.CHEATING, found[0])
+            raise _accused(found)
         self._compile_gate(stop)
         self._second_chance(stop)
         raise stop
@@ -328,7 +329,7 @@ class _Run:
         with self._stage(Stage.GENUINENESS):
             found = self._closing_accusations(contestant)
             if found:
-                raise Stop(Verdict.CHEATING, found[0])
+                raise _accused(found)
             modelled = self._modelled_call(contestant)
             trials.genuine(contestant, self.task.spec.track)
             self._enough_work(modelled)
@@ -470,12 +471,12 @@ class _Run:
             with self._stage(Stage.GENUINENESS):
                 found = self._closing_accusations(contestant)
                 if found:
-                    raise Stop(Verdict.CHEATING, found[0])
+                    raise _accused(found)
                 trials.genuine(contestant, self.task.spec.track)
         except Stop as stop:
             found = self._closing_accusations(contestant)
             if found and stop.verdict is not Verdict.CHEATING:
-                raise Stop(Verdict.CHEATING, found[0]) from stop
+                raise _accused(found) from stop
             raise
         finally:
             contestant.close()
@@ -535,6 +536,11 @@ class _Run:
             "target": self.task.spec.target if self.task.is_cpu else None,
             "probe": self.task.probe_values,
         }
+
+
+def _accused(found: list[Finding]) -> Stop:
+    is_precision = found[0].kind == "precision_below_policy"
+    return Stop(Verdict.INCORRECT if is_precision else Verdict.CHEATING, found[0])
 
 
 def _check_contract(source: str) -> None:

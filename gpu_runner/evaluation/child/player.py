@@ -156,6 +156,8 @@ class Player:
         self._prepare(request)
         with self._submitted("load"):
             self._module = self._import()
+        if request.tf32 is not None:
+            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = request.tf32
         self._check_entry(request)
         return self._loaded()
 
@@ -348,7 +350,11 @@ class Player:
             if isinstance(model, nn.Module):
                 model = model.to(self._device)
         if self._load is not None and self._load.compiled:
+            import torch._dynamo
+            import torch._inductor.config
+
             torch._dynamo.reset()
+            torch._inductor.config.compile_threads = 1
             model = torch.compile(model, dynamic=False)
         return model
 
@@ -567,7 +573,11 @@ class Player:
     def report(self, request: Report, fds: list[int]) -> Message:
         if self._guard is None:
             return Reported()
-        return Reported(accusations=self._guard.compare())
+        return Reported(
+            accusations=self._guard.compare(),
+            matmul_tf32=_flag(lambda: torch.backends.cuda.matmul.allow_tf32),
+            conv_tf32=_flag(lambda: torch.backends.cudnn.allow_tf32),
+        )
 
     # Lent memory
 

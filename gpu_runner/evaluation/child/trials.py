@@ -64,13 +64,31 @@ class Contestant:
             answer = self.link.ask(Report(), Reported, 20.0)
         except PlayerLost:
             return []
-        return genuineness.hooks(answer.accusations)
+        found = genuineness.hooks(answer.accusations)
+        return found or below_policy(self, answer)
 
     def close(self) -> None:
         self.link.close()
         for lent in self.rooms.values():
             lent.close()
         self.rooms.clear()
+
+
+def below_policy(contestant: Contestant, answer: Reported) -> list[Finding]:
+    """The candidate turned TF32 on for torch's own operations where the policy leaves it off."""
+    matmul, convolution = contestant.arena.tf32_flags
+    if (matmul or not answer.matmul_tf32) and (convolution or not answer.conv_tf32):
+        return []
+    return [
+        Finding(
+            stage=contestant.stage,
+            kind="precision_below_policy",
+            severity=Severity.GATE,
+            source=Source.PLAYER,
+            title="the candidate turns TF32 on, which the policy of this task leaves off",
+            evidence={"matmul_tf32": answer.matmul_tf32, "conv_tf32": answer.conv_tf32},
+        )
+    ]
 
 
 # Getting ready
@@ -84,6 +102,7 @@ def load(contestant: Contestant, source: str) -> None:
         role="candidate",
         device=str(arena.memory.device),
         precision=arena.precision.value,
+        tf32=arena.tf32_flags,
         target=arena.spec.target,
     )
     contestant.loaded = _asked(
@@ -164,7 +183,7 @@ def trials(contestant: Contestant) -> None:
     """Fresh calls in several circumstances; each must be right. Raises Stop at the first that is not."""
     arena = contestant.arena
     first = arena.mixer.next()
-    spent = trial(contestant, first, poison="nan", timeout_s=_first_call_s(contestant))
+    spent = trial(contestant, first, poison="nan", timeout_s=first_call_s(contestant))
     spent += trial(contestant, first, poison="number", backwards=True)
     _check_repeatable(contestant)
     # The first of these is always run; the others as far as the budget of time goes.
@@ -188,14 +207,14 @@ def trial(contestant: Contestant, composition: Composition, **options: Any) -> f
         raise Stop(Verdict.CHEATING, found)
     _check_form(contestant, ran, truth)
     _check_remembered(contestant, outputs, truth)
-    _check_values(contestant, ran, truth, outputs)
+    check_values(contestant, ran, truth, outputs)
     _check_side_effects(contestant, ran, truth)
     contestant.outputs.append(outputs)
     contestant.truths.append(truth)
     return ran.seconds
 
 
-def _first_call_s(contestant: Contestant) -> float:
+def first_call_s(contestant: Contestant) -> float:
     """The first call compiles; only on a device does that take long."""
     deadlines = contestant.arena.deadlines
     if contestant.arena.memory.device.type == "cpu" or contestant.loaded is None:
@@ -322,7 +341,7 @@ def _check_form(contestant: Contestant, ran: Ran, truth: Truth) -> None:
         raise Stop(Verdict.CHEATING, genuineness.forged("the outputs were not handed over"))
 
 
-def _check_values(
+def check_values(
     contestant: Contestant, ran: Ran, truth: Truth, outputs: Sequence[torch.Tensor]
 ) -> None:
     found = _wrong_output(contestant, truth, outputs)

@@ -1,0 +1,307 @@
+"""Times of a candidate and its baselines on a GPU: the players that `timing.measure` plays against each other.
+
+Every player is a fresh process, seated with the same inputs and weights. Outputs of a few timed calls, chosen by the
+judge after the window was asked for, are compared with the reference afterwards.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median, quantiles
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gpu_runner.core.evaluation import Baselines, Speedup, Timing
+from gpu_runner.core.findings import Finding, Location, Severity, Source
+from gpu_runner.core.intervals import ratio_interval
+from gpu_runner.core.verdicts import Stage, Verdict
+from gpu_runner.evaluation.child import compare, genuineness, timing, trials
+from gpu_runner.evaluation.child.arena import Arena
+from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
+from gpu_runner.evaluation.child.trials import Contestant, Stop
+from gpu_runner.evaluation.errors import DeviceLost
+from gpu_runner.evaluation.protocol import (
+    Composition,
+    Failed,
+    HostWindow,
+    Load,
+    Loaded,
+    Message,
+    Place,
+    Ran,
+    Run,
+    Stored,
+    Timed,
+    Window,
+)
+from gpu_runner.evaluation.protocol import Enqueued as EnqueuedAnswer
+
+if TYPE_CHECKING:
+    from gpu_runner.evaluation.child.judge import OpenTask
+
+CHECKED_WINDOWS = 3
+WINDOW_TIMEOUT_S = 60.0
+GATE_BYTES = 4096
+
+
+@dataclass
+class TimedPlayer:
+    """`timing.Player` over a channel. Raises Stop for a candidate that fails, DeviceLost for anybody else."""
+
+    name: str
+    link: PlayerLink
+    arena: Arena
+    rng: random.Random
+    is_candidate: bool = False
+    kept: list[tuple[Composition, list[torch.Tensor]]] = field(default_factory=list)
+    _ticket: int = 0
+    _is_placed: bool = False
+
+    def __post_init__(self) -> None:
+        memory: Any = self.arena.memory
+        self._gate_memory = memory.lend(GATE_BYTES)
+        self._gate = timing.Gate(self._gate_memory)
+        self._room = memory.lend(self.arena.outputs.nbytes)
+
+    def place(self, seed: int) -> None:
+        fds = [] if self._is_placed else [self._gate_memory.fd]
+        gate_bytes = 0 if self._is_placed else GATE_BYTES
+        self._ask(Place(seed=seed, gate_bytes=gate_bytes), Stored, fds)
+        self._is_placed = True
+
+    def window(self, calls: int, seed: int) -> timing.Window:
+        compositions = tuple(self.arena.mixer.next() for _ in range(calls))
+        self._ticket += 1
+        sampled = random.Random(seed).randrange(calls)
+        request = Window(
+            compositions=compositions,
+            ticket=self._ticket,
+            sampled=sampled,
+            outputs=self.arena.outputs,
+        )
+        self._ask(request, EnqueuedAnswer, [self._room.fd])
+        started = perf_counter()
+        self._gate.open(self._ticket)
+        answer = self._answer(Timed, step="device_hang")
+        judge_us = (perf_counter() - started) * 1e6
+        if self.is_candidate and (len(self.kept) < CHECKED_WINDOWS or self.rng.random() < 0.1):
+            self._keep(compositions[sampled])
+        return timing.Window(claims_us=answer.times_us, judge_us=judge_us, is_gated=True)
+
+    def host_window(self, calls: int, seed: int) -> Sequence[float]:
+        compositions = tuple(self.arena.mixer.next() for _ in range(calls))
+        return self._ask(HostWindow(compositions=compositions), Timed, []).times_us
+
+    def close(self) -> None:
+        self.link.close()
+        self._room.close()
+        self._gate_memory.close()
+
+    def _keep(self, composition: Composition) -> None:
+        outputs = [self._room.tensor(p).clone() for p in self.arena.outputs.places]
+        self.kept = [*self.kept[-CHECKED_WINDOWS + 1 :], (composition, outputs)]
+
+    def _ask(self, request: Message, kind: Any, fds: Sequence[int]) -> Any:
+        try:
+            self.link.send(request, fds)
+        except PlayerLost as lost:
+            raise self._lost(lost, "call") from lost
+        return self._answer(kind)
+
+    def _answer(self, kind: Any, step: str = "call") -> Any:
+        try:
+            answer = self.link.answer(kind, WINDOW_TIMEOUT_S)
+        except PlayerLost as lost:
+            raise self._lost(lost, step) from lost
+        if isinstance(answer, Failed):
+            if self.is_candidate:
+                raise trials.why_failed(answer, Stage.TIMING)
+            raise DeviceLost(f"timing {self.name} failed: {answer.error}: {answer.message}")
+        return answer
+
+    def _lost(self, lost: PlayerLost, step: str) -> Exception:
+        if self.is_candidate:
+            return trials.why_lost(lost, Stage.TIMING, step)
+        return DeviceLost(f"the player of {self.name} was lost while timing: {lost.detail}")
+
+
+def measure(
+    task: "OpenTask", arena: Arena, source: str, notes: list[Finding]
+) -> tuple[Timing, Baselines, Speedup]:
+    """Time the candidate against every baseline of the task. Raises Stop where it fails or lies."""
+    rng = random.Random(task.rng.randrange(1 << 60))
+    candidate = TimedPlayer("candidate", _candidate(task, arena, source), arena, rng, True)
+    others = _baselines(task, arena, rng, notes)
+    idle = TimedPlayer("idle", _seated(task, arena, _IDLE, "idle"), arena, rng)
+    try:
+        samples = timing.measure([others[0], candidate, *others[1:]], idle, rng)
+        found = [] if candidate.link.exit else _accusations(candidate)
+    finally:
+        for player in (candidate, idle, *others):
+            player.close()
+    if found:
+        raise Stop(Verdict.CHEATING, found[0])
+    own = samples["candidate"]
+    _believe(own)
+    _check_kept(arena, candidate.kept)
+    times = {name: _timing(s) for name, s in samples.items()}
+    ratios = {
+        name: ratio_interval(s.blocks_us, own.blocks_us)
+        for name, s in samples.items()
+        if name != "candidate"
+    }
+    notes += _remarks(times["candidate"])
+    return times["candidate"], _by_name(Baselines, times), _by_name(Speedup, ratios)
+
+
+_IDLE = "import torch\n"
+
+
+def _by_name(kind: Any, values: dict[str, Any]) -> Any:
+    return kind(**{n: values[n] for n in ("eager", "torch_compile", "user") if n in values})
+
+
+def _candidate(task: "OpenTask", arena: Arena, source: str) -> PlayerLink:
+    contestant = Contestant(task.new_player("cuda"), arena, Stage.TIMING)
+    trials.load(contestant, source)
+    trials.construct(contestant)
+    ran, truth, outputs = trials.call(
+        contestant, arena.mixer.next(), timeout_s=trials.first_call_s(contestant), watched=False
+    )
+    trials.check_values(contestant, ran, truth, outputs)
+    for lent in contestant.rooms.values():
+        lent.close()
+    return contestant.link
+
+
+def _accusations(player: TimedPlayer) -> list[Finding]:
+    return Contestant(player.link, player.arena, Stage.TIMING).accusations()
+
+
+def _baselines(
+    task: "OpenTask", arena: Arena, rng: random.Random, notes: list[Finding]
+) -> list[TimedPlayer]:
+    """Eager first; torch.compile and the user's own kernel where they run."""
+    eager = _seated(task, arena, arena.source, "reference")
+    players = [TimedPlayer("eager", eager, arena, rng)]
+    wanted = [("torch_compile", arena.source, "reference", True)]
+    if task.spec.baseline_source:
+        wanted.append(("user", task.spec.baseline_source, "baseline", False))
+    for name, source, role, compiled in wanted:
+        try:
+            link = _seated(task, arena, source, role, compiled=compiled)
+            _warm(link, arena)
+        except (DeviceLost, PlayerLost) as error:
+            notes.append(_no_baseline(name, str(error)))
+            continue
+        players.append(TimedPlayer(name, link, arena, rng))
+    return players
+
+
+def _seated(
+    task: "OpenTask", arena: Arena, source: str, role: Any, *, compiled: bool = False
+) -> PlayerLink:
+    link = task.new_player("cuda", role)
+    request = Load(
+        source=source,
+        role=role,
+        device=str(arena.memory.device),
+        precision=arena.precision.value,
+        tf32=arena.tf32_flags,
+        compiled=compiled,
+        target=task.spec.target,
+    )
+    answers: list[Any] = [link.ask(request, Loaded, arena.deadlines.imports)]
+    if role == "idle":
+        answers.append(arena.lend_inputs(link))
+    elif not isinstance(answers[0], Failed):
+        answers.append(arena.seat(link))
+    for answer in answers:
+        if isinstance(answer, Failed):
+            link.close()
+            raise DeviceLost(f"{role} could not be set up: {answer.error}: {answer.message}")
+    return link
+
+
+def _warm(link: PlayerLink, arena: Arena) -> None:
+    """The first call of a compiled module takes minutes."""
+    request = Run(composition=arena.mixer.next(), watched=False)
+    answer = link.ask(request, Ran, arena.deadlines.baseline_compile)
+    if isinstance(answer, Failed):
+        link.close()
+        raise DeviceLost(f"{answer.error}: {answer.message}")
+
+
+def _believe(samples: timing.Samples) -> None:
+    """The claims must fill the judge's own window."""
+    if samples.adds_up:
+        return
+    evidence = {
+        "claimed_us": samples.claimed_us,
+        "excess_us": samples.excess_us,
+        "worst_excess_us": samples.worst_excess_us,
+        "allowed_us": samples.allowed_us,
+        "overhead_us": samples.overhead_us,
+    }
+    title = (
+        f"calls took {samples.excess_us:+.1f} us more by the judge's clock than the claimed times"
+    )
+    raise Stop(
+        Verdict.CHEATING,
+        genuineness.accuse("forged_result", title, dict(evidence), Source.JUDGE),
+    )
+
+
+def _check_kept(arena: Arena, kept: Sequence[tuple[Composition, list[torch.Tensor]]]) -> None:
+    """Outputs of timed calls must be right too: nobody looked while they ran."""
+    for composition, outputs in kept:
+        truth = arena.truth(composition, watched=False)
+        for i, (got, expected) in enumerate(zip(outputs, truth.outputs, strict=True)):
+            found = compare.mismatch(got, expected)
+            if found is None:
+                continue
+            title = f"right when checked, wrong when timed: {found.title}"
+            finding = genuineness.accuse("too_little_work", title, found.evidence, Source.JUDGE)
+            location = Location(tensor=f"output {i}", region=found.region[:200])
+            raise Stop(Verdict.CHEATING, finding.model_copy(update={"location": location}))
+
+
+def _timing(samples: timing.Samples) -> Timing:
+    everything = [t for block in samples.blocks_us for t in block]
+    low, _, high = quantiles(everything, n=4)
+    return Timing(
+        device_us=median(everything),
+        call_us=median(samples.call_us) if samples.call_us else None,
+        iqr_us=high - low,
+        n=len(everything),
+        samples_us=samples.blocks_us,
+    )
+
+
+def _remarks(own: Timing) -> list[Finding]:
+    if own.call_us is None or own.call_us < 2 * own.device_us:
+        return []
+    title = f"a call takes {own.call_us:.0f} us, the device works {own.device_us:.0f} us of it: the host is the limit"
+    return [
+        Finding(
+            stage=Stage.TIMING,
+            kind="host_bound",
+            severity=Severity.HINT,
+            source=Source.JUDGE,
+            title=title,
+            evidence={"call_us": own.call_us, "device_us": own.device_us},
+            suggestion="Launch fewer kernels and do less in Python per call.",
+        )
+    ]
+
+
+def _no_baseline(name: str, reason: str) -> Finding:
+    return Finding(
+        stage=Stage.TIMING,
+        kind="no_baseline",
+        severity=Severity.WARNING,
+        source=Source.RUNNER,
+        title=f"no times of {name}: {reason}"[:300],
+    )
