@@ -6,9 +6,9 @@ What can be changed is found in a sandboxed child, which answers with spans of t
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -17,7 +17,8 @@ from gpu_runner.core.task import TaskSpec
 from gpu_runner.proposals.types import Draft
 
 MOST_DRAFTS: Final = 8
-T = TypeVar("T")
+LEAST_SHARE: Final = 0.1
+"""What a kernel weighs that takes no time, against 1.1 for one that takes all of it."""
 _KNOBS = "gpu_runner.proposals.child.tuning:knobs"
 
 
@@ -59,9 +60,14 @@ def drafts(pool: Caller, task: TaskSpec, candidate: Candidate, rng: random.Rando
     """
     answer = pool.call(_KNOBS, {"source": candidate.source})
     knobs = _KNOB_LIST.validate_python(answer["knobs"])
-    near = _shuffled([(Move(knob, choice),) for knob in knobs for choice in knob.choices[:2]], rng)
-    far = _shuffled([(Move(knob, choice),) for knob in knobs for choice in knob.choices[2:]], rng)
-    pairs = _shuffled(_pairs(knobs), rng)
+    shares = _time_shares(candidate)
+    near = _drawn(
+        [(Move(knob, choice),) for knob in knobs for choice in knob.choices[:2]], shares, rng
+    )
+    far = _drawn(
+        [(Move(knob, choice),) for knob in knobs for choice in knob.choices[2:]], shares, rng
+    )
+    pairs = _drawn(_pairs(knobs), shares, rng)
     sources = {candidate.source}
     found: list[Draft] = []
     for moves in [*near[: MOST_DRAFTS - 2], *pairs[:2], *near[MOST_DRAFTS - 2 :], *far]:
@@ -84,8 +90,29 @@ def moved(source: str, moves: Sequence[Move]) -> str:
     return source
 
 
-def _shuffled(items: Sequence[T], rng: random.Random) -> list[T]:
-    return rng.sample(list(items), len(items))
+def _time_shares(candidate: Candidate) -> dict[str, float]:
+    """Each kernel's share of the candidate's time, where its evaluation says so."""
+    profile = candidate.evaluation.profile if candidate.evaluation else {}
+    call = profile.get("candidate")
+    parts = call.get("parts", []) if isinstance(call, dict) else []
+    times: dict[str, float] = {}
+    for part in parts:
+        if isinstance(part, dict) and isinstance(part.get("us"), int | float):
+            name = str(part.get("name"))
+            times[name] = times.get(name, 0.0) + float(part["us"])
+    total = sum(times.values())
+    return {name: us / total for name, us in times.items()} if total > 0 else {}
+
+
+def _drawn(
+    moves: Sequence[tuple[Move, ...]], shares: Mapping[str, float], rng: random.Random
+) -> list[tuple[Move, ...]]:
+    """The moves in a random order in which those of kernels that take long tend to come first."""
+    keyed = [
+        (rng.random() ** (1 / (shares.get(move[0].knob.kernel, 0.0) + LEAST_SHARE)), move)
+        for move in moves
+    ]
+    return [move for _, move in sorted(keyed, key=lambda pair: -pair[0])]
 
 
 def _pairs(knobs: Sequence[Knob]) -> list[tuple[Move, ...]]:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from gpu_runner.core.candidate import Candidate
+from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.task import TaskSpec
+from gpu_runner.core.verdicts import Precision, Track, Verdict
 from gpu_runner.proposals import tuning
 from gpu_runner.proposals.child.tuning import knobs
 from tests.proposals.interpreted import run_script
@@ -132,3 +134,25 @@ def test_neighbours_differ_and_compute_the_same(tmp_path: Path) -> None:
         sources,
     )
     assert max(errors) == 0
+
+
+def test_the_kernel_that_takes_long_is_tuned_first() -> None:
+    both = SCALE.replace("{launch}", LAUNCHES["a grid from META"]) + AUTOTUNED
+    profile = {
+        "candidate": {
+            "parts": [{"name": "copy_kernel", "us": 99.0}, {"name": "scale_kernel", "us": 1.0}]
+        }
+    }
+    evaluation = Evaluation(
+        verdict=Verdict.CORRECT,
+        device="cpu",
+        track=Track.OWN_KERNELS,
+        precision=Precision.REFERENCE,
+        profile=profile,
+    )
+    candidate = Candidate(id=1, source=both, island=0, origin="person", evaluation=evaluation)
+    first = [
+        tuning.drafts(InProcess(), TASK, candidate, random.Random(seed))[0].move
+        for seed in range(40)
+    ]
+    assert sum("copy_kernel" in move for move in first) > 25
