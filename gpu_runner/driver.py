@@ -22,7 +22,14 @@ from gpu_runner.core.ledger import Ledger, ModelCall
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Fidelity, RunState, Stage
 from gpu_runner.core.verdicts import State as Life
-from gpu_runner.drafting import Context, Drafted, Drafter, preferred, unique_drafts
+from gpu_runner.drafting import (
+    Context,
+    Drafted,
+    Drafter,
+    kernel_to_change,
+    preferred,
+    unique_drafts,
+)
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.evolution import engine, migration, replay, results, seeding, stopping
 from gpu_runner.evolution.fitness import is_correct, rank_key, worth
@@ -224,7 +231,9 @@ class _Run:
     def _take_drafts(self, drafted: Drafted) -> None:
         request = drafted.request
         fresh = unique_drafts({"": drafted.drafts}, self._state.seen)[""]
-        chosen = preferred(fresh, self._state.islands[request.island].strategy.words)
+        words = self._state.islands[request.island].strategy.words
+        rng = engine.generator(self._spec.seed, request.number)
+        chosen = preferred(fresh, words, kernel_to_change(request.parents, rng))
         left = [draft for draft in fresh if draft is not chosen]
         self._offers[request.key] = left
         added = [self._add(chosen, drafted)] if chosen else []
@@ -360,8 +369,12 @@ class _Run:
 
     def _seed(self) -> None:
         """Fill the islands once in the life of a run; what a killed runner had already added is not added again."""
-        if any(answer["event"] == "seeded" for answer in self._ledger.notes("answer")):
-            return
+        if not any(answer["event"] == "seeded" for answer in self._ledger.notes("answer")):
+            self._deal()
+        if not self._candidates:
+            self._seed_by_model()
+
+    def _deal(self) -> None:
         limit = seeding.seed_limit(self._spec.budget.evaluations, self._spec.islands)
         offers = unique_drafts(self._drafter.first_drafts(self._log), self._state.seen)
         dealt = seeding.deal(offers, self._state.islands, limit - len(self._candidates))
@@ -380,8 +393,6 @@ class _Run:
         self._ledger.note("answer", replay.seeded_answer(added))
         self._state = engine.enqueued(self._state, added, Operator.SEED)
         self._waiting.extend(added)
-        if not self._candidates:
-            self._seed_by_model()
 
     def _seed_by_model(self) -> None:
         """Nothing else has a first candidate: let the model write one for each island from the reference alone."""
@@ -389,9 +400,7 @@ class _Run:
             self._log(NO_FIRST)
             return
         for island in self._state.islands:
-            request = Request(self._state.asked, island.index, Operator.SEED, ())
-            rng = engine.generator(self._spec.seed, request.number)
-            self._take_drafts(self._drafter.write(request, self._context(island.index), rng))
+            self._draft(Request(self._state.asked, island.index, Operator.SEED, ()))
 
     def _take_injected(self) -> None:
         for proposal in self._ledger.injected():

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.verdicts import Verdict
-from gpu_runner.evolution.fitness import is_correct, rank_key
+from gpu_runner.evolution.fitness import is_correct, rank_key, worth
 from gpu_runner.evolution.types import Cell, Credit, Island, Operator, State, unique
 
 Applies = Callable[[Operator, tuple[Candidate, ...]], bool]
@@ -23,6 +23,9 @@ class Mode(StrEnum):
 MODE_SHARES: Mapping[Mode, float] = {Mode.EXPLOIT: 0.6, Mode.EXPLORE: 0.25, Mode.RANDOM: 0.15}
 PRIOR_GAIN = 0.1
 """An untried operator is expected to gain this much (as a logarithm) on one try."""
+
+PROMISING = 0.5
+"""Share of the best elite's speedup below which an elite of another cell is explored last."""
 
 _FAILING_PARENT = frozenset({Operator.REPAIR})
 _TWO_PARENTS = frozenset({Operator.CROSSOVER})
@@ -85,11 +88,11 @@ def needs_partner(operator: Operator) -> bool:
 
 
 def _by_rank(candidates: Sequence[Candidate], rng: random.Random) -> list[Candidate]:
-    """A random order in which rank r comes first with weight 1 / r."""
+    """A random order in which rank r comes first with weight 1 / r squared."""
     left = sorted(candidates, key=rank_key)
     order: list[Candidate] = []
     while left:
-        weights = [1 / rank for rank in range(1, len(left) + 1)]
+        weights = [1 / rank**2 for rank in range(1, len(left) + 1)]
         order.append(rng.choices(left, weights)[0])
         left.remove(order[-1])
     return order
@@ -99,5 +102,6 @@ def _rarely_used(
     archive: Mapping[Cell, Candidate], children: Mapping[int, int], rng: random.Random
 ) -> list[Candidate]:
     elites = sorted(archive.values(), key=rank_key)
+    floor = PROMISING * max(map(worth, elites), default=0.0)
     rng.shuffle(elites)
-    return sorted(elites, key=lambda elite: children.get(elite.id, 0))
+    return sorted(elites, key=lambda elite: (worth(elite) < floor, children.get(elite.id, 0)))
