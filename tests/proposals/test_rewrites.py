@@ -134,6 +134,38 @@ class ModelNew(torch.nn.Module):
 )
 
 
+def product_text() -> str:
+    function = function_for("mm", name="product")
+    assert function is not None
+    return function.text
+
+
+EPILOGUE = (
+    HEAD
+    + product_text()
+    + """
+
+@triton.jit
+def gate_kernel(y_ptr, x_ptr, row_ptr, out_ptr, n_cols, numel, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < numel
+    row = tl.load(row_ptr + offsets % n_cols, mask=mask)
+    acc = tl.load(y_ptr + offsets, mask=mask).to(tl.float32)
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, x * tl.sigmoid(acc + row), mask=mask)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, a, b, x, row):
+        y = product(a, b)
+        gated = torch.empty_like(x)
+        grid = lambda META: (triton.cdiv(x.numel(), META["BLOCK"]),)
+        gate_kernel[grid](y, x, row, gated, x.shape[1], x.numel(), BLOCK=256)
+        return gated
+"""
+)
+
+
 def by_name(source: str, products: str = "none") -> dict[str, str]:
     answer = rewritten({"source": source, "products": products})
     return {rewrite["name"]: rewrite["source"] for rewrite in answer["rewrites"]}
@@ -145,9 +177,10 @@ def by_name(source: str, products: str = "none") -> dict[str, str]:
         (CHAIN, {"fuse_producer", "hint_streams"}),
         (PASSES, {"hold_row_in_one_block", "accumulate_in_lanes", "pipeline_streams"}),
         (PRODUCT, {"group_tiles"}),
+        (EPILOGUE, {"fuse_epilogue", "hint_streams"}),
         (ROW, {"hint_streams", "multiply_by_reciprocal"}),
     ],
-    ids=["chain", "passes", "product", "row"],
+    ids=["chain", "passes", "product", "epilogue", "row"],
 )
 def test_the_rewrites_that_apply(source: str, names: set[str]) -> None:
     assert set(by_name(source)) == names
@@ -155,7 +188,8 @@ def test_the_rewrites_that_apply(source: str, names: set[str]) -> None:
 
 def test_every_rewrite_keeps_what_is_computed(tmp_path: Path) -> None:
     sources = {}
-    for kind, source in {"chain": CHAIN, "passes": PASSES, "product": PRODUCT, "row": ROW}.items():
+    kinds = {"chain": CHAIN, "passes": PASSES, "product": PRODUCT, "epilogue": EPILOGUE, "row": ROW}
+    for kind, source in kinds.items():
         sources[f"{kind}.py"] = source
         changed = by_name(source, "tf32") | by_name(source, "float32")
         sources |= {f"{kind}_{name}.py": text for name, text in changed.items()}
@@ -164,7 +198,7 @@ def test_every_rewrite_keeps_what_is_computed(tmp_path: Path) -> None:
         a, b = torch.randn(50, 40), torch.randn(40, 70)
         inputs = {{
             "chain": (torch.randn(1000),), "passes": (torch.randn(5, 100),),
-            "product": (a, b), "row": (torch.randn(5, 100),),
+            "product": (a, b), "epilogue": (a, b, torch.randn(50, 70), torch.randn(70)), "row": (torch.randn(5, 100),),
         }}
         errors = {{}}
         for name in {sorted(sources)!r}:
@@ -204,6 +238,31 @@ def test_fusing_removes_the_buffer_the_launch_and_the_kernel_and_keeps_comments(
 def test_a_producer_is_not_fused_when(old: str, new: str) -> None:
     assert old in CHAIN
     assert "fuse_producer" not in by_name(CHAIN.replace(old, new, 1))
+
+
+def test_an_epilogue_replaces_the_launch_and_what_it_reads_is_passed_on() -> None:
+    fused = by_name(EPILOGUE)["fuse_epilogue"]
+    assert "gate_kernel" not in fused
+    assert (
+        "product(a, b, out=gated.view(-1, gated.shape[-1]), x=x, row=row, n_cols=x.shape[1])"
+        in fused
+    )
+    assert fused.count("@triton.jit") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return gated", "return gated + y"),
+        ("        y = product(a, b)\n", "        y = product(a, b)\n        a = x\n"),
+        ("        y = product(a, b)\n", "        y = product(a, b, out=x)\n"),
+        ("tl.load(y_ptr + offsets, mask=mask)", "tl.load(y_ptr + offsets // 2, mask=mask)"),
+    ],
+    ids=["the product is used elsewhere", "an argument changes", "the product has its own place", "another address"],
+)  # fmt: skip
+def test_an_epilogue_is_not_fused_when(old: str, new: str) -> None:
+    assert old in EPILOGUE
+    assert "fuse_epilogue" not in by_name(EPILOGUE.replace(old, new, 1))
 
 
 def test_rows_are_not_held_when_the_block_also_places_programs() -> None:

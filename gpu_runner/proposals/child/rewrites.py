@@ -10,6 +10,7 @@ it does not apply.
 import ast
 
 from gpu_runner.core.source import Problem, parse
+from gpu_runner.proposals.child.rewrites_epilogue import fuse_epilogue
 from gpu_runner.proposals.child.rewrites_fusion import fuse_producer
 from gpu_runner.proposals.child.rewrites_loops import (
     accumulate_in_lanes,
@@ -26,6 +27,7 @@ from gpu_runner.proposals.child.tuning_sites import Reading, Unreadable, applied
 
 _REWRITES = (
     fuse_producer,
+    fuse_epilogue,
     hold_row_in_one_block,
     accumulate_in_lanes,
     group_tiles,

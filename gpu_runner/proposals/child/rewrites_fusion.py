@@ -17,7 +17,7 @@ def fuse_producer(reading):
     recomputed per read, so this gains as long as the reads do not overlap much.
     """
     for first in reading.launches:
-        producer = _Producer.read(reading, first)
+        producer = Producer.read(reading, first)
         if producer is None:
             continue
         for second in reading.launches:
@@ -28,7 +28,7 @@ def fuse_producer(reading):
 
 
 @dataclass
-class _Producer:
+class Producer:
     """A kernel that computes one value per offset: its statements without the store, and the value stored."""
 
     offsets: str
@@ -42,7 +42,7 @@ class _Producer:
     def read(cls, reading, launch):
         kernel = launch.kernel
         body = _without_docstring(kernel.node)
-        if len(body) < 3 or kernel.autotuned or not _launched_once(reading, launch):
+        if len(body) < 3 or kernel.autotuned or not launched_once(reading, launch):
             return None
         match body[0], body[1]:
             case (
@@ -83,7 +83,7 @@ def _fused(reading, producer, first, second):
     slots = [
         n for n, v in second.arguments.items() if isinstance(v, ast.Name) and v.id == buffer.id
     ]
-    if len(slots) != 1 or not _launched_once(reading, second):
+    if len(slots) != 1 or not launched_once(reading, second):
         return None
     made = _allocation(reading, first, second, buffer.id)
     reads = _reads(second.kernel, slots[0])
@@ -93,14 +93,14 @@ def _fused(reading, producer, first, second):
     edits = _kernel_edits(reading, producer, second.kernel, slots[0], reads, names, added)
     passed = {names[n]: reading.text(first.arguments[n]) for n in added}
     edits.append(_argument_edit(reading, second, slots[0], passed))
-    launched = _statement_of(first)
+    launched = statement_of(first)
     if launched is None:
         return None
     edits += [
         Edit(*reading.lines_of(made), ""),
         Edit(*reading.lines_of(launched), ""),
-        Edit(*_with_blank_lines(reading, first.kernel.node), ""),
-        *_dead_grid(reading, first),
+        Edit(*with_blank_lines(reading, first.kernel.node), ""),
+        *dead_grid(reading, first),
     ]
     return Change(
         edits,
@@ -135,22 +135,27 @@ def _offset_pointer(address, offsets, kernel):
     return None
 
 
-def _launched_once(reading, launch):
+def launched_once(reading, launch):
     return sum(1 for other in reading.launches if other.kernel is launch.kernel) == 1
 
 
 def _allocation(reading, first, second, buffer):
     """The statement that allocates a buffer which only the two launches mention; else None."""
     mentions = [n for n in ast.walk(first.scope) if isinstance(n, ast.Name) and n.id == buffer]
-    made = [
+    made = allocations(first.scope, buffer)
+    return made[0] if len(made) == 1 and len(mentions) == 3 else None
+
+
+def allocations(scope, buffer):
+    """The statements that give a name new memory by torch.empty or torch.empty_like."""
+    return [
         node
-        for node in ast.walk(first.scope)
+        for node in ast.walk(scope)
         if isinstance(node, ast.Assign)
         and is_call_of(node.value, "empty", "empty_like")
         and isinstance(node.targets[0], ast.Name)
         and node.targets[0].id == buffer
     ]
-    return made[0] if len(made) == 1 and len(mentions) == 3 else None
 
 
 def _reads(kernel, pointer):
@@ -178,7 +183,7 @@ def _parameter_names(reading, producer, first, second, slot):
 
     An input that the consumer is given already is not passed twice, except to keep the slot filled.
     """
-    taken = _names(second.kernel)
+    taken = names_of(second.kernel)
     given = {
         reading.text(value): name
         for name, value in reversed(second.arguments.items())
@@ -190,18 +195,18 @@ def _parameter_names(reading, producer, first, second, slot):
     for name in producer.inputs:
         known = given.get(reading.text(first.arguments[name]))
         if known is None or (name == producer.inputs[-1] and not added):
-            names[name] = _free(name, taken)
+            names[name] = free(name, taken)
             added.append(name)
         else:
             names[name] = known
     return names, added
 
 
-def _names(kernel):
+def names_of(kernel):
     return {n.id for n in ast.walk(kernel.node) if isinstance(n, ast.Name)} | set(kernel.parameters)
 
 
-def _free(name, taken):
+def free(name, taken):
     """A name that is not taken, from now on taken."""
     free, count = name, 2
     while free in taken:
@@ -213,7 +218,7 @@ def _free(name, taken):
 def _kernel_edits(reading, producer, kernel, pointer, reads, names, added):
     slot = next(a for a in kernel.node.args.args if a.arg == pointer)
     edits = [reading.replace(slot, ", ".join(names[n] for n in added))]
-    taken = _names(kernel) | set(names.values())
+    taken = names_of(kernel) | set(names.values())
     for statement, load, index in reads:
         lines, value = _inlined(reading, producer, load, index, dict(names), taken)
         begin, _ = reading.lines_of(statement)
@@ -237,19 +242,19 @@ def _inlined(reading, producer, load, index, local, taken):
     if isinstance(index, ast.Name):
         local[producer.offsets] = index.id
     else:
-        local[producer.offsets] = _free(producer.offsets, taken)
+        local[producer.offsets] = free(producer.offsets, taken)
         lines.append(f"{local[producer.offsets]} = {reading.text(index)}")
     for statement in producer.statements:
         name = statement.targets[0].id
-        local.setdefault(name, _free(name, taken))
-    lines += [_renamed(reading, statement, local) for statement in producer.statements]
-    value = _renamed(reading, producer.value, local)
+        local.setdefault(name, free(name, taken))
+    lines += [renamed(reading, statement, local) for statement in producer.statements]
+    value = renamed(reading, producer.value, local)
     if other is not None and mask is not None:
         value = f"tl.where({mask_text}, {value}, {reading.text(other)})"
     return lines, value
 
 
-def _renamed(reading, node, names):
+def renamed(reading, node, names):
     """The text of a node with names replaced, everything else as it was written."""
     start, text = reading.start(node), reading.text(node)
     spots = [
@@ -306,21 +311,21 @@ def _called(node):
     )
 
 
-def _statement_of(launch):
+def statement_of(launch):
     return next(
         (n for n in ast.walk(launch.scope) if isinstance(n, ast.Expr) and n.value is launch.call),
         None,
     )
 
 
-def _with_blank_lines(reading, function):
+def with_blank_lines(reading, function):
     begin, end = reading.lines_of(function)
     while reading.source[end : end + 1] == "\n":
         end += 1
     return begin, end
 
 
-def _dead_grid(reading, launch):
+def dead_grid(reading, launch):
     """The statement that made the first launch's grid, where a later one gives the name anew before its next use."""
     if not isinstance(launch.grid, ast.Name):
         return
