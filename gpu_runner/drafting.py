@@ -1,12 +1,11 @@
 """Making drafts for the search's requests, from sources, a model and the library; called in worker threads."""
 
 import random
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_runner import diagnosis, experience
+from gpu_runner import experience
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.entries import Entry
 from gpu_runner.core.ledger import ModelCall
@@ -184,26 +183,14 @@ def unique_drafts(
     return unique
 
 
-def preferred(drafts: Sequence[Draft], words: Sequence[str], kernel: str = "") -> Draft | None:
-    """The draft to try first, the earlier one among equals.
+def preferred(drafts: Sequence[Draft], words: Sequence[str]) -> Draft | None:
+    """The draft to try first: one that suits the island's words, of those the largest predicted gain, of those the first."""
 
-    One that suits the island's words, then one that changes the kernel, then the one with the largest predicted gain.
-    """
-
-    def key(draft: Draft) -> tuple[bool, bool, float]:
+    def key(draft: Draft) -> tuple[bool, float]:
         text = f"{draft.origin} {draft.move}".lower()
-        is_fitting = any(word in text for word in words)
-        is_there = bool(kernel) and re.search(rf"\b{re.escape(kernel)}\b", draft.move) is not None
-        return is_fitting, is_there, draft.predicted_gain or 1.0
+        return any(word in text for word in words), draft.predicted_gain or 1.0
 
     return max(drafts, key=key, default=None)
-
-
-def kernel_to_change(parents: Sequence[Candidate], rng: random.Random) -> str:
-    """One of the first parent's own kernels, drawn by its share of the modelled time; "" where nothing is known."""
-    evaluation = parents[0].evaluation if parents else None
-    shares = diagnosis.time_shares(evaluation) if evaluation else {}
-    return rng.choices(list(shares), list(shares.values()))[0] if shares else ""
 
 
 def failed_moves(parents: Sequence[Candidate], known: Sequence[Candidate]) -> tuple[str, ...]:

@@ -22,14 +22,7 @@ from gpu_runner.core.ledger import Ledger, ModelCall
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Fidelity, RunState, Stage
 from gpu_runner.core.verdicts import State as Life
-from gpu_runner.drafting import (
-    Context,
-    Drafted,
-    Drafter,
-    kernel_to_change,
-    preferred,
-    unique_drafts,
-)
+from gpu_runner.drafting import Context, Drafted, Drafter, preferred, unique_drafts
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.evolution import engine, migration, replay, results, seeding, stopping
 from gpu_runner.evolution.fitness import is_correct, rank_key, worth
@@ -232,8 +225,7 @@ class _Run:
         request = drafted.request
         fresh = unique_drafts({"": drafted.drafts}, self._state.seen)[""]
         words = self._state.islands[request.island].strategy.words
-        rng = engine.generator(self._spec.seed, request.number)
-        chosen = preferred(fresh, words, kernel_to_change(request.parents, rng))
+        chosen = preferred(fresh, words)
         left = [draft for draft in fresh if draft is not chosen]
         self._offers[request.key] = left
         added = [self._add(chosen, drafted)] if chosen else []

@@ -5,6 +5,5 @@ the place, the likely cause and one suggestion. Nothing here changes a verdict.
 """
 
 from gpu_runner.diagnosis.diagnosing import diagnose
-from gpu_runner.diagnosis.performance import time_shares
 
-__all__ = ["diagnose", "time_shares"]
+__all__ = ["diagnose"]

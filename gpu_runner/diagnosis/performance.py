@@ -93,15 +93,6 @@ def findings(evaluation: Evaluation) -> list[Finding]:
     return [*found, _summary(parts, total, is_at_ceiling=not named)]
 
 
-def time_shares(evaluation: Evaluation) -> dict[str, float]:
-    """Modelled microseconds by own kernel; empty where nothing is known."""
-    shares: dict[str, float] = {}
-    for part in parts_of(evaluation.profile, "candidate"):
-        if part.is_own:
-            shares[part.name] = shares.get(part.name, 0.0) + part.us
-    return shares
-
-
 def parts_of(profile: dict[str, Any], player: str) -> list[Part]:
     """The parts of one player's modelled call; empty where there are none or they are not readable."""
     modelled = profile.get(player)
