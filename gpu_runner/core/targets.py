@@ -56,7 +56,7 @@ def _cuda(**values: object) -> Target:
         "warps_per_sm": 64,
         "blocks_per_sm": 32,
         "threads_per_block": 1024,
-        "launch_us": 2.5,
+        "launch_us": 3.0,
     }
     return Target(**{**common, **values})  # type: ignore[arg-type]
 
@@ -75,7 +75,7 @@ _HOPPER: Final[dict[str, object]] = {
     "sms": 132,
     "clock_hz": 1.83e9,
     "l2_bytes": 60 << 20,
-    "l2_bandwidth": 11.0e12,
+    "l2_bandwidth": 13.0e12,
     "shared_per_sm": 228 << 10,
     "shared_per_block": 227 << 10,
     "fp32": 66.9e12,

@@ -134,7 +134,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         out = base._interpreter.load(ptrs.data, allowed, fallback, array)
         if addresses.size == 1:
             self._note_spin(int(addresses[0]), out)
-        return Handle(out, kind)
+        return Handle(out, kind, {"contiguous": _contiguous_axis(ptrs.data, array.itemsize)})
 
     def create_masked_store(
         self, ptrs: Any, value: Any, mask: Any, cache_modifier: Any, eviction_policy: Any
@@ -290,11 +290,11 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             self.counts.sector_bytes += touched
             traffic.wanted += wanted
             traffic.sectors += touched
+        lo, hi = self._stretches.get(pointer.name, self._stretch)
+        lo, hi = min(lo, self._stretch[0]), max(hi, self._stretch[1])
+        self._stretches[pointer.name] = lo, hi
+        traffic.footprint = max(traffic.footprint, hi - lo)
         if loads:
-            lo, hi = self._stretches.get(pointer.name, self._stretch)
-            lo, hi = min(lo, self._stretch[0]), max(hi, self._stretch[1])
-            self._stretches[pointer.name] = lo, hi
-            traffic.footprint = max(traffic.footprint, hi - lo)
             self.counts.loads += self.weight
             self.counts.load_bytes += moved
             traffic.loaded += moved
@@ -432,7 +432,11 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         return self._as_argument(Handle(arg.data.reshape(shape), arg.dtype.scalar), arg)
 
     def create_trans(self, arg: Any, perm: Any) -> Any:
-        return self._as_argument(super().create_trans(arg, perm), arg)
+        out = self._as_argument(super().create_trans(arg, perm), arg)
+        axis = arg.attr.get("contiguous")
+        if axis is not None:
+            out.attr = {"contiguous": list(perm).index(axis)}
+        return out
 
     def create_bitcast(self, src: Any, dst_type: Any) -> Any:
         return self._as_argument(super().create_bitcast(src, dst_type), src)
@@ -458,7 +462,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             self.counts.integer_ops += out.size * self.weight
         elif op in _SPECIAL:
             self.counts.special += out.size * self.weight
-        else:
+        elif not (lhs.attr.get("dot") or rhs.attr.get("dot")):  # else the dot accumulates
             self.counts.flops += out.size * self.weight
         if narrow:
             out = float32_to_bfloat16(out)
@@ -494,6 +498,12 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         return self.unary_op(arg, _rsqrt)
 
     def cast_impl(self, src: Any, dst_type: Any) -> Any:
+        out = self._cast(src, dst_type)
+        if "contiguous" in src.attr:
+            out.attr = src.attr
+        return out
+
+    def _cast(self, src: Any, dst_type: Any) -> Any:
         kind = dst_type.scalar
         if kind is tl.bfloat16 and not is_bfloat16(src):
             return Handle(float32_to_bfloat16(src.data.astype(np.float32)), kind)
@@ -529,7 +539,10 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         flops = 2.0 * product.size * left.shape[-1] * self.weight
         self.counts.dot_calls += self.weight
         self.counts.dots[path] = self.counts.dots.get(path, 0.0) + flops
-        return Handle((product + d.data).astype(d.data.dtype, copy=False), d.dtype.scalar)
+        order = f"{path} {_order(a, 1, 'k', 'm')}{_order(b, 0, 'k', 'n')}"
+        self.counts.dot_orders[order] = self.counts.dot_orders.get(order, 0.0) + flops
+        out = (product + d.data).astype(d.data.dtype, copy=False)
+        return Handle(out, d.dtype.scalar, {"dot": True})
 
     def create_make_range(self, ret_ty: Any, start: int, stop: int) -> Any:
         return Handle(np.arange(start, stop, dtype=np.int32), tl.int32)
@@ -562,6 +575,26 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
     def create_assume(self, condition: Any) -> None:
         if not condition.data.all():
             raise AssertionError("tl.assume of a condition that does not hold")
+
+
+def _contiguous_axis(addresses: np.ndarray, itemsize: int) -> int | None:
+    """The axis of a block of two or three dimensions along which its elements lie side by side."""
+    if addresses.ndim < 2:
+        return None
+    first = (0,) * addresses.ndim
+    for axis in range(addresses.ndim - 1, -1, -1):
+        second = tuple(int(i == axis) for i in range(addresses.ndim))
+        if addresses.shape[axis] > 1 and addresses[second] - addresses[first] == itemsize:
+            return axis
+    return None
+
+
+def _order(operand: Any, along: int, yes: str, no: str) -> str:
+    """Whether a dot's operand lies contiguous along K (its axis `along`, of the last two); "r" from registers."""
+    axis = operand.attr.get("contiguous")
+    if axis is None:
+        return "r"
+    return yes if axis - (operand.data.ndim - 2) == along else no
 
 
 class _Results:

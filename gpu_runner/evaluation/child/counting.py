@@ -16,7 +16,7 @@ SECTOR_BYTES = 32
 class TensorTraffic:
     """Bytes that one kernel argument's memory supplied and received; `wanted` and `sectors` as in `Counts`.
 
-    `footprint` is the largest stretch of that memory, in bytes, that one program reads from.
+    `footprint` is the largest stretch of that memory, in bytes, that one program touches.
     """
 
     loaded: float = 0.0
@@ -35,11 +35,12 @@ class TensorTraffic:
 class Counts:
     """Totals over the programs of one launch.
 
-    `loads` and `dot_calls` count executions of `tl.load` and `tl.dot` by a program, however large the block.
-    `flops` counts an addition, a multiplication or a comparison of floats as one, a fused multiply-add as two; `special`
-    counts exp, log, sin, sqrt, division and the like; `dots` holds the operations of `tl.dot` by numeric path, "tf32",
-    "ieee" (float32 on ordinary units), "bf16", "fp16", "fp8", "int8", "fp64". `wanted_bytes` and `sector_bytes` are of
-    the accesses whose sectors were counted; their quotient is the coalescing.
+    `loads` and `dot_calls` count executions of `tl.load` and `tl.dot` by a program, however large the block. `flops`
+    counts an addition, a multiplication or a comparison of floats as one, a fused multiply-add as two; `special` counts
+    exp, log, sin, sqrt, division and the like; `dots` holds the operations of `tl.dot` by numeric path, "tf32", "ieee"
+    (float32 on ordinary units), "bf16", "fp16", "fp8", "int8", "fp64". `dot_orders` splits them by how the operands lie in
+    memory: "tf32 kn" has its left operand contiguous along K and its right one along N; "r" is from registers.
+    `wanted_bytes` and `sector_bytes` are of the accesses whose sectors were counted; their quotient is the coalescing.
     """
 
     programs: float = 0.0
@@ -53,6 +54,7 @@ class Counts:
     special: float = 0.0
     integer_ops: float = 0.0
     dots: dict[str, float] = field(default_factory=dict)
+    dot_orders: dict[str, float] = field(default_factory=dict)
     wanted_bytes: float = 0.0
     sector_bytes: float = 0.0
     tensors: dict[str, TensorTraffic] = field(default_factory=dict)
@@ -84,6 +86,7 @@ class Counts:
             special=self.special * factor,
             integer_ops=self.integer_ops * factor,
             dots={path: flops * factor for path, flops in self.dots.items()},
+            dot_orders={order: flops * factor for order, flops in self.dot_orders.items()},
             wanted_bytes=self.wanted_bytes,
             sector_bytes=self.sector_bytes,
             tensors=tensors,
@@ -95,10 +98,11 @@ class Counts:
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> "Counts":
         """Read what `as_json` wrote; a KeyError, TypeError or ValueError says that it is not that."""
-        names = set(cls.__dataclass_fields__) - {"dots", "tensors"}
+        names = set(cls.__dataclass_fields__) - {"dots", "dot_orders", "tensors"}
         return cls(
             **{name: float(raw[name]) for name in names},
             dots={str(path): float(flops) for path, flops in raw["dots"].items()},
+            dot_orders={str(order): float(flops) for order, flops in raw["dot_orders"].items()},
             tensors={
                 str(name): TensorTraffic(
                     loaded=float(t["loaded"]),

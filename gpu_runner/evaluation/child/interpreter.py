@@ -423,6 +423,8 @@ def _patch_language_once() -> None:
     names = types.SimpleNamespace(__globals__={"tl": tl, "core": tl.core})
     base._patch_lang(names)
     base._patch_lang = lambda fn: _NothingToRestore()
+    # Triton 3.6 converts arrays of one element with int(), which numpy 2.4 refuses.
+    tl.tensor.__index__ = lambda self: int(self.handle.data.reshape(-1)[0])
     for module in (tl, tl.core):
         module.range = kernel_range
         module.static_range = kernel_range

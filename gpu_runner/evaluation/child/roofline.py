@@ -8,11 +8,12 @@ the largest of four times, with the next largest felt a little where they are cl
 
 - dram: bytes that reach DRAM / (bandwidth * copy_fraction * parallelism). Each argument's memory is read at least once
   as far as it is touched. What a program reads again comes from L2 if the stretches of all resident programs fit into
-  60 % of it; what others read again, as far as the tensors do, else at most once per wave of resident blocks. Uncoalesced access multiplies by sector bytes / wanted bytes.
+  60 % of it; what others read again, as far as the tensors do, else at most once per wave of resident blocks.
+  Uncoalesced access multiplies by sector bytes / wanted bytes.
 - parallelism: bytes in flight over all resident blocks / (bandwidth * latency), at most 1 (Little's law): few blocks,
   few warps, small tiles and no pipelining leave the memory idle.
 - l2: all sectors requested, and spilled registers twice (again in loops), / (l2_bandwidth * 0.8).
-- dot: operations of `tl.dot` / (peak of its numeric path * efficiency). A dot's fixed cost of 160 cycles, shared by at
+- dot: operations of `tl.dot` / (peak of its numeric path * efficiency). A dot's fixed cost of 100 cycles, shared by at
   most three resident blocks, makes small tiles inefficient; fewer than four warps leave tensor cores idle.
 - alu: float operations, a quarter of the integer ones, special functions, atomics; two floating-point operations an FMA.
 - dot and alu are stretched by the tail: the busiest SM's blocks / the mean (ceil(blocks / SMs) * SMs / blocks).
@@ -35,18 +36,33 @@ from typing import Any
 from gpu_runner.core.targets import Target
 from gpu_runner.evaluation.child.counting import Counts, Operation, TensorTraffic
 
-LATENCY_S = 0.7e-6
+LATENCY_S = 0.55e-6
 """From a load to its data, out of DRAM."""
 
-BLOCK_START_S = 0.4e-6
-"""To start a block and to drain it."""
+BLOCK_START_S, WARP_START_S = 0.4e-6, 0.02e-6
+"""To start a block and to drain it: fixed, and for each of its warps."""
 
-DOT_OVERHEAD_CYCLES = 160.0
+DOT_OVERHEAD_CYCLES = 100.0
 _L2_SHARE = 0.6
 _L2_REACHED = 0.8
 _ALU_REACHED = 0.7
-_DOT_REACHED = 0.85
-_IEEE_DOT_REACHED = 0.6
+_DOT_REACHED = 0.95
+_IEEE_DOT_REACHED = 0.72
+_TF32X3_REACHED = 0.45
+_SLOW_ORDER = {
+    "tf32 kn": 3.7,
+    "tf32 mk": 3.7,
+    "tf32 mn": 3.7,
+    "tf32 rn": 3.7,
+    "tf32x3 kn": 2.1,
+    "tf32x3 rn": 2.1,
+    "ieee kk": 3.2,
+    "ieee mk": 3.2,
+    "ieee rk": 3.2,
+}
+"""How much longer a dot takes when its operands lie across the order that its instructions read: TF32 wants both
+contiguous along K, ordinary arithmetic the right one along N. Measured on an H200; 16-bit types take either order."""
+
 _SHARPNESS = 4.0
 _WITHOUT_WARP_GROUP = 0.6
 """Of the tensor cores' peak, where a block has fewer than the four warps that issue the wide instructions."""
@@ -55,7 +71,7 @@ _VECTOR_BYTES = 16
 _OUTSTANDING = 4
 _ATOMICS_PER_S_AND_SM = 1.0e9
 
-_LIBRARY = {"matmul": 1.0, "convolution": 0.75, "attention": 0.40}
+_LIBRARY = {"matmul": 1.0, "convolution": 0.40, "attention": 0.36}
 """Of what a large matrix product reaches on the same path."""
 
 _LIBRARY_IEEE = 0.75
@@ -70,18 +86,24 @@ _PASSES = {
 }
 """How often eager PyTorch's kernel reads its input, where not once."""
 
-_STREAMING = {"pointwise": 1.0, "copy": 1.0, "random": 0.9, "reduction": 0.85}
-"""Share of a copy's bandwidth that eager kernels of a kind reach."""
+_STREAMING = {"pointwise": 1.0, "copy": 1.0, "random": 0.9, "reduction": 0.72}
+"""Share of a copy's bandwidth that eager kernels of a kind reach; measured on an H200 at sizes that fill it."""
 
 _SLOW_STREAMING = {
-    "avg_pool2d": 0.45,
-    "avg_pool3d": 0.45,
-    "max_pool2d_with_indices": 0.5,
-    "max_pool3d_with_indices": 0.5,
-    "cumsum": 0.6,
-    "cumprod": 0.6,
-    "native_layer_norm": 0.75,
-    "native_group_norm": 0.7,
+    "avg_pool2d": 0.25,
+    "avg_pool3d": 0.25,
+    "max_pool2d_with_indices": 0.45,
+    "max_pool3d_with_indices": 0.35,
+    "cumsum": 0.35,
+    "cumprod": 0.35,
+    "native_layer_norm": 0.62,
+    "native_group_norm": 0.42,
+    "native_batch_norm": 0.25,
+    "_native_batch_norm_legit": 0.25,
+    "_softmax": 0.6,
+    "_log_softmax": 0.55,
+    "argmax": 0.5,
+    "argmin": 0.5,
 }
 
 
@@ -240,7 +262,8 @@ def kernel_part(launch: dict[str, Any], compiled: dict[str, Any] | None, target:
     l2 = (requested + spilled) / (target.l2_bandwidth * _L2_REACHED)
     dot = _dot_seconds(counts, num_warps, held, target) * tail
     alu = _alu_seconds(counts, target, num_warps, held) * tail
-    start = max(1.0, waves / min(held.blocks_per_sm, 4)) * BLOCK_START_S
+    start = max(1.0, waves / min(held.blocks_per_sm, 4))
+    start *= BLOCK_START_S + num_warps * WARP_START_S
     times = {"dram": dram, "l2": l2, "dot": dot, "alu": alu}
     busy = _joined(times) + _exposed(times, counts, stages, held)
     return Part(
@@ -274,14 +297,14 @@ def _joined(times: Mapping[str, float]) -> float:
 def _exposed(times: Mapping[str, float], counts: Counts, stages: int, held: Residency) -> float:
     """What does not overlap within one block of a kernel with dots; other resident blocks hide their share of it.
 
-    Without pipelining (one stage) most of the shorter of memory and dot time, and with any half of the shorter of dot and
-    ordinary arithmetic, since the one waits for the other's result.
+    Without pipelining (one stage) most of the shorter of memory and dot time; and always most of the shorter of dot and
+    ordinary arithmetic, since each waits for the other's result.
     """
     if not counts.dot_calls:
         return 0.0
     memory = max(times["dram"], times["l2"])
-    unhidden = _UNHIDDEN.get(stages, 0.0) * min(memory, times["dot"])
-    return (unhidden + 0.5 * min(times["dot"], times["alu"])) / held.blocks_per_sm
+    unhidden = _UNHIDDEN.get(stages, 0.0) * min(memory, times["dot"]) / held.blocks_per_sm
+    return unhidden + 0.8 * min(times["dot"], times["alu"])
 
 
 def _bound(times: Mapping[str, float], launch_s: float) -> str:
@@ -300,8 +323,12 @@ def dram_traffic(
     """
     l2 = _L2_SHARE * target.l2_bytes
     waves = max(1.0, blocks / concurrent)
+    resident = concurrent * sum(
+        min(t.footprint, (t.loaded + t.stored) / blocks) for t in counts.tensors.values()
+    )
+    lost = 1.0 - min(1.0, l2 / resident) if resident else 0.0
     requested = {
-        name: t.loaded * t.spread / _rereads(t, blocks, concurrent, l2)
+        name: t.loaded * t.spread * _fetched_share(t, blocks, lost)
         for name, t in counts.tensors.items()
     }
     working_set = sum(
@@ -318,12 +345,14 @@ def dram_traffic(
     return total, minimum
 
 
-def _rereads(tensor: TensorTraffic, blocks: int, concurrent: int, l2: float) -> float:
-    """How often a program reads its own stretch of a tensor, where L2 keeps the stretches of all resident ones; else 1."""
-    a_program = tensor.loaded / blocks
-    if not tensor.footprint or a_program <= tensor.footprint:
-        return 1.0
-    return a_program / tensor.footprint if concurrent * tensor.footprint <= l2 else 1.0
+def _fetched_share(tensor: TensorTraffic, blocks: int, lost: float) -> float:
+    """Of what programs load, the share that they do not find in L2 from an earlier pass over their own stretch.
+
+    Args:
+        lost: share of a stretch that has left L2 before it is read again.
+    """
+    times = tensor.loaded / blocks / tensor.footprint if tensor.footprint else 1.0
+    return (1.0 + (times - 1.0) * lost) / times if times > 1.0 else 1.0
 
 
 def _reaching_dram(requested: float, memory: float, waves: float, misses: float) -> float:
@@ -351,7 +380,8 @@ def _dot_seconds(counts: Counts, num_warps: int, held: Residency, target: Target
     seconds = 0.0
     calls = max(1.0, counts.dot_calls)
     a_call = counts.dot_flops / calls
-    for path, flops in counts.dots.items():
+    for order, flops in counts.dot_orders.items():
+        path = order.partition(" ")[0]
         peak, reached = _peak(path, target)
         per_cycle = peak / (target.sms * target.clock_hz)
         cycles = a_call / per_cycle
@@ -359,7 +389,7 @@ def _dot_seconds(counts: Counts, num_warps: int, held: Residency, target: Target
         efficiency = reached * cycles / (cycles + overhead) * min(1.0, held.warps / 4)
         if num_warps < 4 and path != "ieee":
             efficiency *= _WITHOUT_WARP_GROUP
-        seconds += flops / (peak * efficiency)
+        seconds += flops * _SLOW_ORDER.get(order, 1.0) / (peak * efficiency)
     return seconds
 
 
@@ -368,7 +398,7 @@ def _peak(path: str, target: Target) -> tuple[float, float]:
     if path == "ieee":
         return target.fp32, _IEEE_DOT_REACHED
     if path == "tf32x3":
-        return target.dot["tf32"] / 3, _DOT_REACHED * target.dot_fraction
+        return target.dot["tf32"] / 3, _TF32X3_REACHED
     if path in ("fp64", "fp32"):
         return target.fp64, _IEEE_DOT_REACHED
     peak = target.dot.get(path) or target.dot["fp16"]
