@@ -36,7 +36,7 @@
         CM.python(), CM.lintGutter(), look.of(theme()),
         CM.keymap.of([{ key: "Mod-Enter", run: () => (form.requestSubmit(), true) },
           ...CM.closeBracketsKeymap, ...CM.defaultKeymap, ...CM.historyKeymap, ...CM.searchKeymap]),
-        EditorView.contentAttributes.of({ "aria-label": "Source of the task" }),
+        EditorView.contentAttributes.of({ "aria-label": "Source of the task", tabindex: "0" }),
         EditorView.updateListener.of(changed),
       ],
     });

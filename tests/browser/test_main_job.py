@@ -1,4 +1,4 @@
-"""The main job, with a real runner: submit an example, watch islands evolve, stop, take home a file that the evaluator confirms."""
+"""The main job, with a real runner: submit an example, watch islands evolve, stop, check the downloaded file."""
 
 import json
 import re
