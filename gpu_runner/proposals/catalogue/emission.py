@@ -478,8 +478,8 @@ def _view_text(node: Node, source: str, host: Callable[[Argument], str]) -> str:
         return _slice_text(node, source, host)
     if node.kwargs and name != "contiguous":
         raise Unsupported(f"{node.op} with {sorted(node.kwargs)}")
-    if name == "split":
-        name = "split"
+    if name in ("numpy_T", "mT"):
+        return f"{source}.{name.removeprefix('numpy_')}"
     texts = [f"({', '.join(map(host, a))})" if isinstance(a, list) else host(a) for a in arguments]
     return f"{source}.{name}({', '.join(texts)})"
 

@@ -13,11 +13,11 @@ from gpu_runner.proposals.catalogue.pointwise import base_name, expression
 
 _VIEWS: Final = frozenset(
     "view reshape _unsafe_view transpose permute t unsqueeze squeeze expand select flatten unflatten movedim chunk"
-    " split unbind contiguous narrow swapaxes slice".split()
+    " split unbind contiguous narrow swapaxes slice numpy_T mT".split()
 )
 _IGNORED: Final = frozenset(("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range"))
 _ROW_OPERATIONS: Final = frozenset(
-    "softmax _softmax log_softmax layer_norm rms_norm sum mean amax amin logsumexp var".split()
+    "softmax _softmax log_softmax layer_norm rms_norm sum mean amax amin logsumexp var linalg_vector_norm".split()
 )
 _FLOATS: Final = frozenset(("float32", "float16", "bfloat16"))
 _CONVOLUTIONS: Final[dict[str, dict[str, int]]] = {
@@ -201,7 +201,8 @@ class _Planner:
                 continue
             region.append(node)
             leaving = self._leaving(region)
-            if len(leaving) == 1 and leaving[0] is node and _width(node) <= narrowest:
+            one = len(leaving) == 1 and leaving[0] is node and node.dtype in _FLOATS
+            if one and _width(node) <= narrowest:
                 best, narrowest = list(region), _width(node)
         leaving = self._leaving(best)
         if len(leaving) != 1:
@@ -295,8 +296,10 @@ class _Planner:
         }
         transposed = name.startswith("conv_transpose") or values.pop("transposed", False) is True
         groups = int(number(values.pop("groups")))
-        sizes = {key: _sizes(value, dimensions) for key, value in values.items()}
         x, weight = self._source(node.args[0]), self._source(node.args[1])
+        if isinstance(values["padding"], str):
+            values["padding"] = _same_padding(values, weight)
+        sizes = {key: _sizes(value, dimensions) for key, value in values.items()}
         bias = (
             self._source(node.args[2]) if len(node.args) > 2 and node.args[2] is not None else None
         )
@@ -402,6 +405,8 @@ class _Planner:
                 region.append(candidate)
         if not region or region[0] is not node:
             return None
+        if any(leaving.dtype not in _FLOATS for leaving in self._leaving(region)):
+            raise Unsupported("a comparison leaves a kernel")
         reduces = any(base_name(member) in _ROW_OPERATIONS for member in region)
         if reduces and shape[-1] > MAX_ROW:
             raise Unsupported(f"rows of {shape[-1]} numbers")
@@ -424,11 +429,9 @@ class _Planner:
         if _is_row_unsqueeze(node, shape) and inside:
             return True
         operands = [self.graph.node(name) for name in node.inputs]
-        if (
-            is_view(node)
-            or any(o.dtype not in _FLOATS for o in operands)
-            or node.dtype not in _FLOATS
-        ):
+        outside = [operand for operand in operands if operand.name not in members]
+        known = node.dtype in _FLOATS or node.dtype == "bool"
+        if is_view(node) or not known or any(o.dtype not in _FLOATS for o in outside):
             return False
         if base_name(node) in _ROW_OPERATIONS:
             return reduces_rows(node, shape, operands)
@@ -466,10 +469,18 @@ def reduces_rows(node: Node, shape: tuple[int, ...], operands: list[Node]) -> bo
         return False
     if name in ("softmax", "_softmax", "log_softmax"):
         return number(node.args[1]) in (-1, last)
+    if name == "linalg_vector_norm":
+        dim = node.args[2] if len(node.args) > 2 else None
+        return number(node.args[1]) == 2 and _is_last(dim, last)
     if name == "var" and number(node.kwargs.get("correction", 1)) not in (0, 1):
         return False
-    dims = node.args[1] if isinstance(node.args[1], list) else [node.args[1]]
-    return len(dims) == 1 and number(dims[0]) in (-1, last)
+    return _is_last(node.args[1], last)
+
+
+def _is_last(argument: Argument, last: int) -> bool:
+    """Whether a dimension, or a list of dimensions, is the last one alone."""
+    dims = argument if isinstance(argument, list) else [argument]
+    return len(dims) == 1 and dims[0] is not None and number(dims[0]) in (-1, last)
 
 
 def _is_row_unsqueeze(node: Node, shape: tuple[int, ...]) -> bool:
@@ -484,10 +495,20 @@ def _is_identity(node: Node) -> bool:
     return base_name(node) == "contiguous" or node.args[2] is False or node.args[1] == 0.0
 
 
+def _same_padding(values: dict[str, Argument], weight: Node) -> Argument:
+    """The numbers that padding "same" or "valid" stands for."""
+    taps = (weight.shape or ())[2:]
+    dilation = _sizes(values["dilation"], len(taps))
+    reach = [d * (k - 1) for d, k in zip(dilation, taps, strict=True)]
+    if values["padding"] == "valid":
+        return 0
+    if any(r % 2 for r in reach):
+        raise Unsupported("a padding that differs between the two sides")
+    return [r // 2 for r in reach]
+
+
 def _sizes(argument: Argument, dimensions: int) -> tuple[int, ...]:
     """Stride, padding or dilation, one number per dimension."""
-    if isinstance(argument, str):
-        raise Unsupported(f"padding {argument!r}")
     values = argument if isinstance(argument, list) else [argument]
     numbers = tuple(int(number(value)) for value in values)
     return numbers * dimensions if len(numbers) == 1 else numbers

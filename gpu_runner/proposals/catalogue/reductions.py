@@ -51,6 +51,7 @@ def _max(x: str) -> str:
 _SIMPLE = {
     "sum": _sum("{0}"),
     "mean": _sum("{0}") + " / N",
+    "linalg_vector_norm": f"tl.sqrt({_sum('{0} * {0}')})",
     "amax": _max("{0}"),
     "amin": 'tl.min(tl.where(in_cols, {0}, float("inf")), axis=1)[:, None]',
 }
