@@ -18,7 +18,7 @@ def best_file(task: TaskSpec, candidate: Candidate) -> str:
     """
     if candidate.evaluation is None:
         raise ValueError(f"candidate {candidate.id} is not evaluated; there is nothing to state")
-    lines = [*_about(task, candidate), *_facts(candidate.evaluation), *_again(task)]
+    lines = [*_about(task, candidate), *_facts(task, candidate.evaluation), *_again(task)]
     header = "\n".join(f"# {line}".rstrip() for line in lines)
     return f"{header}\n\n{candidate.source.lstrip()}"
 
@@ -32,7 +32,7 @@ def _about(task: TaskSpec, candidate: Candidate) -> list[str]:
     ]
 
 
-def _facts(evaluation: Evaluation) -> list[str]:
+def _facts(task: TaskSpec, evaluation: Evaluation) -> list[str]:
     verdict = evaluation.verdict.value if evaluation.verdict else evaluation.state.value
     if evaluation.kind:
         verdict += f" ({evaluation.kind})"
@@ -41,7 +41,7 @@ def _facts(evaluation: Evaluation) -> list[str]:
         f"Verdict:     {verdict}",
         f"Verified at: {evaluation.verified_at or 'no'} size",
         f"Device:      {_one_line(evaluation.device)}",
-        f"Speed:       {fidelity}" + _caution(evaluation),
+        f"Speed:       {fidelity}" + _caution(task, evaluation),
         *(f"  {line}" for line in speedup_lines(evaluation)),
         f"Track:       {evaluation.track}",
         f"Precision:   {evaluation.precision}",
@@ -58,9 +58,9 @@ def speedup_lines(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _caution(evaluation: Evaluation) -> str:
+def _caution(task: TaskSpec, evaluation: Evaluation) -> str:
     if evaluation.fidelity is Fidelity.MODELLED:
-        return " (computed from a model of the target GPU; nothing was timed)"
+        return f" (computed for a {_one_line(task.target)}; nothing was timed)"
     return ""
 
 
