@@ -167,6 +167,9 @@ def refused(kernels: Sequence[CompiledKernel]) -> Stop | None:
             evidence={**numbers, "detail": str(failure.get("detail", ""))[:1500]},
             location=Location(kernel=kernel.kernel, line=line if isinstance(line, int) else None),
         )
+        if str(failure.get("resource", "")).startswith("grid"):
+            launch = finding.model_copy(update={"kind": "launch"})
+            return Stop(Verdict.RUNTIME_ERROR, launch)
         return Stop(Verdict.COMPILE_ERROR, finding)
     return None
 

@@ -26,7 +26,7 @@ from gpu_runner.core.evaluation import (
     StageTime,
     Timing,
 )
-from gpu_runner.core.findings import Finding, Severity
+from gpu_runner.core.findings import Finding, Severity, Source
 from gpu_runner.core.targets import TARGETS
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport, TensorSpec
@@ -346,7 +346,7 @@ class _Run:
         """Raises Stop where the compiler refuses; it comes before whatever the probe found."""
         if self.compilation is None:
             return
-        if earlier is not None and earlier.verdict is Verdict.INVALID:
+        if earlier is not None and (earlier.verdict is Verdict.INVALID or _has_ended(earlier)):
             return
         with self._stage(Stage.COMPILE):
             self.compilation.finish()
@@ -551,6 +551,12 @@ def _check_contract(source: str) -> None:
 
 def _spec(place: Placed) -> TensorSpec:
     return TensorSpec(shape=place.shape, dtype=place.dtype, stride=place.stride)
+
+
+def _has_ended(stop: Stop) -> bool:
+    """The player hung or died in host code, which the compiling player runs too: its word adds nothing."""
+    ends = ("crash", "exit", "host", "import", "construct", "call")
+    return stop.finding.source is Source.JUDGE and stop.finding.kind in ends
 
 
 def _is_interpreters_own(stop: Stop) -> bool:
