@@ -128,7 +128,7 @@ def test_a_daemon_dies_with_its_child(nursery: Nursery) -> None:
     with fork(nursery, "daemonise") as child:
         child.channel.receive(10)
         inside = [p.pid for p in psutil.Process(child.pid).children(recursive=True)]
-        assert len(inside) == 2
+        assert len(inside) >= 2
         child.kill()
     assert not any(psutil.pid_exists(pid) for pid in inside)
 
