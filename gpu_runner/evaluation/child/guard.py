@@ -23,10 +23,23 @@ from gpu_runner.evaluation.protocol import Accusation
 MAX_ACCUSATIONS = 40
 
 _HARNESS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
-_SITE = tuple(
-    os.path.realpath(p) + os.sep
-    for p in {*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-)
+
+
+def _package_folders() -> Iterator[str]:
+    """Where installed packages lie, further folders of the import path with packages in them included."""
+    yield from (
+        *site.getsitepackages(),
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+    )
+    for folder in sys.path:
+        if os.path.isdir(folder) and any(
+            name.endswith(".dist-info") for name in os.listdir(folder)
+        ):
+            yield folder
+
+
+_SITE = tuple({os.path.realpath(folder) + os.sep for folder in _package_folders()})
 _STANDARD = tuple(
     os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")
 )
@@ -85,6 +98,7 @@ _ALLOWED = {
     ("os.chmod", "triton"),
     ("os.link", "triton"),
     ("shutil.", "triton"),
+    ("compile", "triton"),  # the interpreter rewrites library functions under their own names
     ("open", "triton"),
     ("open", "torch"),  # reads of its own; writes by torch.save are caught by name below
     ("ctypes.", "triton"),

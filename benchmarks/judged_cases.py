@@ -1,0 +1,127 @@
+"""Every judged case, attack and honest kernel on one device, as a table: verdict, expected, seconds.
+
+Run: python benchmarks/judged_cases.py [--device cuda] [--slots 4] [--only WORD] [--out FILE]
+"""
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.evaluation.errors import InvalidTask, RunnerError
+from gpu_runner.evaluation.pool import LocalPool, open_pool
+from gpu_runner.evaluation.settings import EvaluationSettings
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    reference: str
+    candidate: str
+    verdicts: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
+def all_cases() -> Iterator[Case]:
+    for folder in sorted(path for path in (ROOT / "tests/cases").iterdir() if path.is_dir()):
+        expected = json.loads((folder / "expected.json").read_text())
+        yield Case(
+            folder.name,
+            (folder / "reference.py").read_text(),
+            (folder / "candidate.py").read_text(),
+            (expected["verdict"], *expected["also_acceptable"]),
+            (),
+        )
+    for path in sorted((ROOT / "tests/exploits/attacks").glob("*.py")):
+        verdict, _, kinds = header(path, "Expect").partition(": ")
+        yield exploit(path, (verdict,), tuple(kinds.split(", ")))
+    for path in sorted((ROOT / "tests/exploits/honest").glob("*.py")):
+        yield exploit(path, ("correct",), ())
+
+
+def exploit(path: Path, verdicts: tuple[str, ...], kinds: tuple[str, ...]) -> Case:
+    task = ROOT / "tests/exploits/tasks" / f"{header(path, 'Task')}.py"
+    name = f"{path.parent.name}/{path.stem}"
+    return Case(name, task.read_text(), path.read_text(), verdicts, kinds)
+
+
+def header(path: Path, name: str) -> str:
+    found = re.search(rf"^{name}: (.+)$", path.read_text(), re.M)
+    if not found:
+        raise ValueError(f"{path.name} does not say its {name}")
+    return found[1]
+
+
+def judge(pool: LocalPool, case: Case) -> dict[str, object]:
+    started = time.perf_counter()
+    try:
+        result = pool.evaluate(TaskSpec(name=case.name, source=case.reference), case.candidate)
+        verdict, kind = str(result.verdict or result.state), result.kind
+        lead = result.lead.title if result.lead else ""
+        stages = {str(stage.name): round(stage.seconds, 2) for stage in result.stages}
+        speedup = result.speedup.eager.model_dump() if result.speedup.eager else None
+        device_us = result.candidate.device_us if result.candidate else None
+    except (InvalidTask, RunnerError) as error:
+        verdict, kind, lead, stages, speedup, device_us = (
+            type(error).__name__,
+            None,
+            str(error),
+            {},
+            None,
+            None,
+        )
+    right = verdict in case.verdicts and (not case.kinds or kind in case.kinds)
+    return {
+        "case": case.name,
+        "right": right,
+        "verdict": verdict,
+        "kind": kind,
+        "expected": "|".join(case.verdicts),
+        "seconds": round(time.perf_counter() - started, 2),
+        "device_us": device_us,
+        "speedup": speedup,
+        "stages": stages,
+        "lead": lead,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--slots", type=int, default=1)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    cases = [case for case in all_cases() if options.only in case.name]
+    pool = open_pool(EvaluationSettings(device=options.device, slots=options.slots))
+    rows = []
+    with ThreadPoolExecutor(options.slots) as threads:
+        for row in threads.map(lambda case: judge(pool, case), cases):
+            rows.append(row)
+            mark = "ok   " if row["right"] else "WRONG"
+            found = f"{row['verdict']}/{row['kind']}" if row["kind"] else row["verdict"]
+            print(
+                f"{mark} {row['seconds']:6.1f} s  {row['case']:44} {found:36} expected {row['expected']}",
+                flush=True,
+            )
+            if not row["right"]:
+                print(f"        {str(row['lead'])[:300]}", flush=True)
+            if options.out:
+                options.out.write_text(json.dumps(rows, indent=1))
+    pool.close()
+    wrong = sum(not row["right"] for row in rows)
+    print(f"{len(rows) - wrong} of {len(rows)} right on {pool.device.name}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
