@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gpu_runner.doctor import Check
     from gpu_runner.evolution.results import RunResult
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 _COLOURS = {
     Severity.GATE: "bold red",
