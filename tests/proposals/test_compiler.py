@@ -16,7 +16,7 @@ from gpu_runner.proposals.child.compiler_capture import VARIANTS, Refused
 from gpu_runner.proposals.child.compiler_class import model_shell
 from gpu_runner.proposals.child.compiler_kernels import KernelRewriter, PlainKernel
 from gpu_runner.proposals.child.compiler_program import Kernel
-from gpu_runner.proposals.child.compiler_sizes import Sizes
+from gpu_runner.proposals.child.compiler_sizes import Sizes, told_apart
 from gpu_runner.proposals.child.compiler_text import expression, layout, simplify_sizes
 from tests.proposals.compiled import COMPARE, EXAMPLES, compiled, example, files, request
 from tests.proposals.interpreted import run_script
@@ -253,7 +253,7 @@ def test_parent_and_child_know_the_same_variants() -> None:
 def test_a_dimension_is_expressed_by_the_task_s_sizes() -> None:
     sizes = Sizes.of({"n_rows": 640, "n_cols": 4096}, {"n_rows": 19, "n_cols": 67})
     found = {
-        pair: getattr(sizes.expression(*pair, fallback="width"), "text", None)
+        pair: getattr(sizes.expression(pair, fallback="width"), "text", None)
         for pair in [(4096, 67), (12288, 201), (640 * 4096, 19 * 67), (3, 3), (641, 20), (99, 5)]
     }
     assert found == {
@@ -271,9 +271,20 @@ def test_features_of_heads_are_written_as_a_product() -> None:
     sizes = Sizes.of({"n_features": 1024, "n_heads": 16}, {"n_features": 64, "n_heads": 4})
     assert sizes.symbols == {"n_heads": (16, 4), "n_features_per_n_heads": (64, 16)}
     assert sizes.products["n_features"].text == "n_heads * n_features_per_n_heads"
-    factor = sizes.expression(64, 16, fallback="x")
+    factor = sizes.expression((64, 16), fallback="x")
     assert factor is not None
     assert factor.text == "n_features_per_n_heads"
+
+
+def test_equal_sizes_are_told_apart_by_a_third_assignment() -> None:
+    full = {"batch": 32, "height": 128, "width": 128, "kernel": 3}
+    probe = {"batch": 3, "height": 15, "width": 15, "kernel": 3}
+    third = told_apart(full, probe)
+    assert third == {"batch": 3, "height": 15, "width": 17, "kernel": 3}
+    sizes = Sizes.of(full, probe, third)
+    texts = [e and e.text for e in (sizes.expression((128, 15, v), "new") for v in (15, 17))]
+    assert texts == ["height", "width"]
+    assert told_apart({"a": 4, "b": 8}, {"a": 2, "b": 3}) is None
 
 
 @pytest.mark.parametrize(

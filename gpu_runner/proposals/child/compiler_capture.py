@@ -8,7 +8,7 @@ on static sizes (persistent reductions) are taken on the full size instead, so t
 import os
 import tempfile
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from torch import nn
 
 from gpu_runner.core.probe import sizes, with_assignments
 from gpu_runner.proposals.child.compiler_functions import convolution, symbolic_functions
-from gpu_runner.proposals.child.compiler_sizes import Expression, Sizes
+from gpu_runner.proposals.child.compiler_sizes import Expression, Sizes, told_apart
 
 
 class Refused(Exception):
@@ -118,19 +118,36 @@ def capture(source: str, probe: dict[str, int] | None, variant: Variant) -> Capt
     """
     from torch._subclasses import FakeTensorMode
 
+    full = {size.key: size.value for size in sizes(source)}
+    small = full | (probe or {})
+    assignments = [full, small]
     with FakeTensorMode():
-        full = build(source, {})
-        small = build(source, probe or {})
-    values = {size.key: size.value for size in sizes(source)}
-    return _Capture(full, small, Sizes.of(values, probe or {}), variant).run()
+        builds = [build(source, {}), build(source, probe or {})]
+        third = told_apart(full, small)
+        if third is not None and (other := _try_build(source, third)) is not None:
+            assignments.append(third)
+            builds.append(other)
+    return _Capture(builds, Sizes.of(*assignments), variant).run()
+
+
+def _try_build(source: str, assignments: dict[str, int]) -> Built | None:
+    """A build whose forward runs too; None where these sizes do not go together."""
+    try:
+        built = build(source, assignments)
+        with torch.no_grad():
+            built.model(*built.inputs)
+    except (RuntimeError, ValueError, TypeError, AssertionError):
+        return None
+    return built
 
 
 class _Capture:
-    def __init__(self, full: Built, small: Built, sizes: Sizes, variant: Variant) -> None:
+    def __init__(self, builds: Sequence[Built], sizes: Sizes, variant: Variant) -> None:
         from torch._subclasses import FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-        self.full, self.small, self.sizes, self.variant = full, small, sizes, variant
+        self.full, *self.others = builds
+        self.sizes, self.variant = sizes, variant
         self.env = ShapeEnv(duck_shape=False)
         self.mode = FakeTensorMode(shape_env=self.env)
         self.symint: dict[str, Any] = {}
@@ -139,12 +156,8 @@ class _Capture:
 
     def run(self) -> Captured:
         integers, floats = self._attributes()
-        tensors = {f"self.{path}": tensor for path, tensor in self.full.tensors.items()}
-        others = {f"self.{path}": tensor for path, tensor in self.small.tensors.items()}
-        for place, value in enumerate(self.full.inputs):
-            tensors[f"input:{place}"] = value
-            others[f"input:{place}"] = self.small.inputs[place]
-        fakes = {name: self._fake(name, tensors[name], others[name]) for name in tensors}
+        given = [_given(built) for built in (self.full, *self.others)]
+        fakes = {name: self._fake(name, [one[name] for one in given]) for name in given[0]}
         for attribute in integers:
             self._size_attribute(attribute)
         for attribute in floats:
@@ -191,20 +204,23 @@ class _Capture:
         names = {name: self._symbol(name) for name in self.sizes.symbols if name in expression.text}
         return eval(expression.text, {"__builtins__": {}}, names)
 
-    def _dimension(self, full: int, probe: int, fallback: str) -> tuple[Any, int | Expression]:
-        expression = self.sizes.expression(full, probe, fallback)
-        return (full, full) if expression is None else (self._symbolic(expression), expression)
+    def _dimension(self, values: Sequence[int], fallback: str) -> tuple[Any, int | Expression]:
+        expression = self.sizes.expression(values, fallback)
+        if expression is None:
+            return values[0], values[0]
+        return self._symbolic(expression), expression
 
-    def _fake(self, name: str, full: Any, small: Any) -> Any:
+    def _fake(self, name: str, at_every_size: Sequence[Any]) -> Any:
         """A fake tensor with symbolic sizes for a parameter, buffer or input; other inputs must be constants."""
+        full = at_every_size[0]
         if not isinstance(full, torch.Tensor):
-            if full != small:
+            if any(value != full for value in at_every_size):
                 raise Refused(f"{name} is no tensor and differs between full and probe size")
             return full
         plain = name.replace("self.", "").replace("input:", "input").replace(".", "_")
         dimensions = [
-            self._dimension(a, b, f"{plain}_size{axis}")
-            for axis, (a, b) in enumerate(zip(full.shape, small.shape, strict=True))
+            self._dimension(values, f"{plain}_size{axis}")
+            for axis, values in enumerate(zip(*(t.shape for t in at_every_size), strict=True))
         ]
         self.shapes[name] = tuple(description for _, description in dimensions)
         with self.mode:
@@ -223,36 +239,36 @@ class _Capture:
     def _attributes(self) -> tuple[list[Attribute], list[Attribute]]:
         """Integer (or tuple) and float attributes of modules that differ between full and probe size."""
         integers, floats = [], []
-        small = dict(self.small.model.named_modules())
+        others = [dict(built.model.named_modules()) for built in self.others]
         for path, module in self.full.model.named_modules():
             for name, value in vars(module).items():
-                other = vars(small[path]).get(name)
-                if name.startswith("_") or type(value) is not type(other) or value is other:
+                if name.startswith("_") or not (isinstance(value, float) or _is_size(value)):
                     continue
-                if isinstance(value, float) and value != other:
+                values = [value, *(vars(modules[path]).get(name) for modules in others)]
+                if len(set(map(type, values))) > 1 or all(v == value for v in values):
+                    continue
+                if isinstance(value, float):
                     floats.append(Attribute(path, name, value))
-                elif _is_size(value) and value != other:
-                    integers.append(Attribute(path, name, (value, other)))
+                else:
+                    integers.append(Attribute(path, name, values))
         return integers, floats
 
     def _size_attribute(self, attribute: Attribute) -> None:
         module = self.full.model.get_submodule(attribute.module)
-        full, probe = attribute.value
         fallback = attribute.path.replace(".", "_")
-        if isinstance(full, int):
-            symbolic = self._dimension(full, probe, fallback)[0]
+        if isinstance(attribute.value[0], int):
+            symbolic = self._dimension(attribute.value, fallback)[0]
         else:
             symbolic = tuple(
-                self._dimension(a, b, f"{fallback}{place}")[0]
-                for place, (a, b) in enumerate(zip(full, probe, strict=True))
+                self._dimension(values, f"{fallback}{place}")[0]
+                for place, values in enumerate(zip(*attribute.value, strict=True))
             )
         setattr(module, attribute.name, symbolic)
 
     def _attribute_text(self, attribute: Attribute) -> str:
-        full, probe = attribute.value
-        if not isinstance(full, int):
+        if not isinstance(attribute.value[0], int):
             return ""
-        expression = self.sizes.expression(full, probe, attribute.path.replace(".", "_"))
+        expression = self.sizes.expression(attribute.value, attribute.path.replace(".", "_"))
         return expression.text if expression else ""
 
     def _stand_in(self, attribute: Attribute) -> None:
@@ -305,6 +321,12 @@ class _Capture:
         return programs[0]
 
 
+def _given(built: Built) -> dict[str, Any]:
+    """What the forward is given, by `self.PATH` for parameters and buffers and `input:N` for inputs."""
+    state = {f"self.{path}": tensor for path, tensor in built.tensors.items()}
+    return state | {f"input:{place}": value for place, value in enumerate(built.inputs)}
+
+
 def _is_size(value: Any) -> bool:
     if isinstance(value, tuple):
         return bool(value) and all(type(item) is int for item in value)
@@ -341,6 +363,12 @@ class _NoDevice:
         return None
 
 
+def _at_full_size(sizes: Any, expression: Any) -> int:
+    """The value of a symbolic size; torch 2.11 has another name for the question."""
+    ask = getattr(sizes, "optimization_hint", None) or sizes.size_hint
+    return ask(expression)
+
+
 def _without_scaled_softmax(joint_graph: Any) -> None:
     """Forget the rewriting of `softmax(x * scale)` that guards against an infinite scale: it hides the softmax."""
     unwanted = (joint_graph.mul_softmax_pattern, joint_graph.div_softmax_pattern)
@@ -373,7 +401,7 @@ def _code_generation_only(variant: Variant) -> Iterator[list[str]]:
     def persistent(features: Any, cooperative_reduction: bool) -> bool:
         inner = features.get_reduction_hint().name == "INNER"
         limit = variant.persistent_limit if inner else min(64, variant.persistent_limit)
-        return V.graph.sizevars.optimization_hint(features.reduction_numel) <= limit
+        return _at_full_size(V.graph.sizevars, features.reduction_numel) <= limit
 
     settings = {
         "cpu_backend": "triton",

@@ -96,13 +96,12 @@ class _Module:
         self.inputs = inputs
         sizes = {name: self.names.new(name) for name in self.captured.sizes.symbols}
         self.size_names = sizes
-        for name, (full, probe) in self.captured.sizes.symbols.items():
-            self.full[sizes[name]], self.probe[sizes[name]] = full, probe
+        for name, values in self.captured.sizes.symbols.items():
+            self.full[sizes[name]], self.probe[sizes[name]] = values[:2]
         for name, product in self.captured.sizes.products.items():
             self.size_names[name] = self.names.new(name)
             self.products[self.size_names[name]] = self._dimension(product)
-            self.full[self.size_names[name]] = product.value
-            self.probe[self.size_names[name]] = product.probe
+            self.full[self.size_names[name]], self.probe[self.size_names[name]] = product.values[:2]
         for argument, meaning in zip(self.program.arguments, self.captured.arguments, strict=True):
             if meaning in sizes:
                 self.values[argument] = ast.Name(sizes[meaning], ast.Load())
