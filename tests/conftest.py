@@ -42,7 +42,11 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
     from django.db import connections
 
     database.setdefault("TEST", {})["NAME"] = name
-    connections["default"].settings_dict["TEST"]["NAME"] = name
+    settings_dict = connections["default"].settings_dict
+    settings_dict["TEST"]["NAME"] = name
+    if connections["default"].vendor == "postgresql":
+        # A test's database need not survive the machine.
+        settings_dict.setdefault("OPTIONS", {})["options"] = "-c synchronous_commit=off"
 
 
 @pytest.fixture(scope="session")
