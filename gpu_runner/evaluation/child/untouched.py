@@ -20,8 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch._dynamo  # what torch's first call on "meta" imports for seconds: so a warm parent has it already
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+from triton import knobs
 
 from gpu_runner.evaluation.child.counting import Operation
 from gpu_runner.evaluation.child.sessions import Launch, Sampling, Session, session
@@ -97,8 +99,6 @@ def full_size(
         sampling: how much of each launch is interpreted; None for the default.
         config: which autotune configuration runs, as in `session`.
     """
-    from triton import knobs
-
     world = World()
     with contextlib.ExitStack() as stack:
         if knobs.runtime.interpret:
