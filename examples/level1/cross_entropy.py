@@ -1,5 +1,6 @@
-"""Cross entropy of a language model's logits against token ids, averaged over the batch. The log-
-softmax of 500 MB of logits need not be written out to pick one number from each row.
+"""Cross entropy of a language model's logits against token ids, one loss per token, as masking and
+weighting need it. The log-softmax of 500 MB of logits need not be written out to pick one number
+from each row.
 """
 
 import torch
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 
 class Model(nn.Module):
     def forward(self, logits, targets):
-        return F.cross_entropy(logits, targets)
+        return F.cross_entropy(logits, targets, reduction="none")
 
 
 n_tokens = 4096

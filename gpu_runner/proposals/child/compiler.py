@@ -7,6 +7,9 @@ from gpu_runner.proposals.child.compiler_capture import VARIANTS, Captured, Refu
 from gpu_runner.proposals.child.compiler_emit import Policy, emit
 from gpu_runner.proposals.child.compiler_program import LibraryCall, read_program
 
+_FAILURES = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
+"""What tracing a model or lowering its graph raises when one of them cannot deal with it."""
+
 
 def compile_source(request: dict[str, Any]) -> dict[str, Any]:
     """Candidates for a task from the compiler's fusion, one per variant.
@@ -25,6 +28,11 @@ def compile_source(request: dict[str, Any]) -> dict[str, Any]:
             source = candidate(request, name)
         except Refused as reason:
             refused[name] = str(reason)
+            continue
+        except _FAILURES as error:
+            refused[name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"[
+                :300
+            ]
             continue
         if any(draft["source"] == source for draft in drafts):
             refused[name] = "the same program as another variant"
