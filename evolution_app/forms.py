@@ -28,15 +28,13 @@ VISIBILITY_NOTES = [
 
 
 class Styled(forms.Form):
-    """Bootstrap's classes on every widget, and errors tied to their field for screen readers."""
+    """Bootstrap's classes on every widget."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name, field in self.fields.items():
+        for field in self.fields.values():
             look = "form-select" if isinstance(field.widget, forms.Select) else "form-control"
             field.widget.attrs.setdefault("class", look)
-            if self.is_bound and name in self.errors:
-                field.widget.attrs["aria-invalid"] = "true"
 
 
 def _text_of(upload: "UploadedFile[bytes]") -> str:
@@ -109,12 +107,11 @@ class SubmitForm(Styled):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        profiles = [(name, name) for name in model_profiles()]
+        profiles = model_profiles()
         model = self.fields["model"]
         assert isinstance(model, forms.ChoiceField)
-        model.choices = [("", "none"), *profiles]
-        if not profiles:
-            model.help_text = "no profile is configured; runs evolve without one"
+        model.choices = [("", "none"), *((name, name) for name in profiles.names)]
+        model.help_text = profiles.problem
         self.fields["baseline_source"].widget.attrs["rows"] = 8
         self.fields["upload"].widget.attrs["accept"] = ".py,text/x-python"
         self.fields["baseline_upload"].widget.attrs["accept"] = ".py,text/x-python"

@@ -1,13 +1,13 @@
 """What the pages show, gathered in a bounded number of queries; nothing here changes anything."""
 
+import os
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from django.conf import settings
 from django.db.models import Count, Max, Q, QuerySet
 
 from evolution_app import events
@@ -214,10 +214,21 @@ def is_waiting(run: Run) -> bool:
     return run.state == RunState.QUEUED
 
 
-def model_profiles() -> list[str]:
-    """The names of the operator's model profiles; empty without a file. Nothing else of the file leaves this function."""
-    path = getattr(settings, "FOUNDRY_MODELS", None)
-    if not path or not Path(path).is_file():
-        return []
-    content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    return sorted(name for name, value in content.items() if isinstance(value, dict))
+class ModelProfiles(NamedTuple):
+    names: list[str]
+    problem: str = ""
+
+
+def model_profiles() -> ModelProfiles:
+    """The names in the operator's file; nothing else of it leaves this function. The runner checks the rest."""
+    path = os.environ.get("FOUNDRY_MODELS")
+    if not path:
+        return ModelProfiles([], "no model is configured; runs evolve without one")
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return ModelProfiles(
+            [], "the operator's model file cannot be read; runs evolve without one"
+        )
+    profiles = content.get("profiles")
+    return ModelProfiles(sorted(profiles) if isinstance(profiles, dict) else [])

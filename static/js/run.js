@@ -76,6 +76,8 @@
   function finish() {
     over = true;
     show("ended");
+    document.getElementById("steer")?.remove();
+    refreshControls();
   }
 
   const enqueue = (frame) => (applying = applying.then(() => apply(frame)).catch((error) => console.error(error)));

@@ -254,6 +254,39 @@ def test_a_task_is_duplicated_only_by_who_sees_it(task: Task, owner: User, other
     assert as_user(other).get("/tasks/new", {"copy": task.pk}).status_code == 404
 
 
+MODELS = """[profiles.tiny]
+base_url = "http://127.0.0.1:1/v1"
+model = "m"
+key = "FOUNDRY_MODEL_KEY_TINY"
+"""
+
+
+def test_a_model_is_chosen_by_the_name_of_its_profile_and_nothing_else_is_shown(
+    owner: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text(MODELS)
+    monkeypatch.setenv("FOUNDRY_MODELS", str(file))
+    page = as_user(owner).get("/tasks/new").content.decode()
+    as_user(owner).post("/tasks/new", {**GOOD, "model": "tiny"})
+
+    assert 'value="tiny"' in page
+    assert "FOUNDRY_MODEL_KEY" not in page
+    assert "127.0.0.1:1" not in page
+    assert Run.objects.get().options["model"] == "tiny"
+
+
+def test_a_broken_model_file_is_said_and_does_not_stop_a_submission(
+    owner: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text("[profiles")
+    monkeypatch.setenv("FOUNDRY_MODELS", str(file))
+
+    assert "model file cannot be read" in as_user(owner).get("/tasks/new").content.decode()
+    assert as_user(owner).post("/tasks/new", GOOD).status_code == 302
+
+
 # The run
 
 
@@ -378,7 +411,7 @@ def test_a_finding_stands_at_its_line(played: Run, owner: User) -> None:
     page = as_user(owner).get(f"/runs/{played.pk}/c/2/code").content.decode()
 
     line, after = page.split('<tr id="L11"')[1].split("</tr>")[:2]
-    assert 'class="marked gate"' in line
+    assert 'class="marked of-gate"' in line
     assert "tail tile differ" in after
 
 
