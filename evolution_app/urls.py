@@ -31,19 +31,31 @@ urlpatterns = [
     path("runs/<int:run_id>/best.py", runs.best_file, name="run-best"),
     path("runs/<int:run_id>/inject", runs.inject, name="run-inject"),
     re_path(
-        r"^runs/(?P<run_id>\d{1,18})/(?P<action>pause|resume|stop|cancel)$", runs.steer, name="run-steer"
+        r"^runs/(?P<run_id>\d{1,18})/(?P<action>pause|resume|stop|cancel)$",
+        runs.steer,
+        name="run-steer",
     ),
     # Candidates
     path("runs/<int:run_id>/c/<int:number>", candidates.candidate_page, name="candidate"),
     path("runs/<int:run_id>/c/<int:number>.py", candidates.download, name="candidate-file"),
-    path("runs/<int:run_id>/c/<int:number>/diff/body", candidates.diff_fragment, name="candidate-diff"),
-    path("runs/<int:run_id>/c/<int:number>/nominate", candidates.nominate, name="candidate-nominate"),
+    path(
+        "runs/<int:run_id>/c/<int:number>/diff/body",
+        candidates.diff_fragment,
+        name="candidate-diff",
+    ),
+    path(
+        "runs/<int:run_id>/c/<int:number>/nominate", candidates.nominate, name="candidate-nominate"
+    ),
     path(
         "runs/<int:run_id>/c/<int:number>/findings/<int:finding_id>",
         candidates.judge_finding,
         name="finding-judge",
     ),
-    path("runs/<int:run_id>/c/<int:number>/<slug:tab>", candidates.candidate_page, name="candidate-tab"),
+    path(
+        "runs/<int:run_id>/c/<int:number>/<slug:tab>",
+        candidates.candidate_page,
+        name="candidate-tab",
+    ),
     # Library
     path("library", library.entry_list, name="library"),
     path("library/<int:entry_id>", library.entry_page, name="entry"),
