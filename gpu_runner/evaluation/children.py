@@ -63,7 +63,7 @@ class Limits:
     memory_bytes: int = 6 * GIB
     address_bytes: int | None = 256 * GIB
     output_bytes: int = 64 << 10
-    processes: int = 128
+    processes: int = 64
     file_bytes: int | None = 1 * GIB
     scratch_bytes: int = 1 * GIB
     open_files: int = 1024

@@ -250,7 +250,8 @@ class LocalPool:
         return max(GIB, psutil.virtual_memory().total // (2 * self.slots))
 
     def _players_limits(self, wall_s: float) -> Limits:
-        memory_bytes = self._settings.player_memory_bytes or self._share()
+        share = self._share() if self.device.kind == "cuda" else min(self._share(), 8 * GIB)
+        memory_bytes = self._settings.player_memory_bytes or share
         return Limits(wall_s=wall_s, memory_bytes=memory_bytes)
 
 

@@ -5,7 +5,6 @@ import os
 import select
 import signal
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,6 @@ WATCH_INTERVAL_S = 0.05
 KIB = 1024
 PF_EXITING = 0x4
 MEMORY_FOLDERS = ("/tmp", "/dev/shm")
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What a worker and its descendants hold at one moment."""
-
-    bytes: int
-    processes: int
 
 
 class Keeper:
@@ -92,20 +83,18 @@ class Keeper:
         if now < self.next_look:
             return ""
         self.next_look = now + WATCH_INTERVAL_S
-        usage = self.usage()
-        if usage.processes > self.limits["processes"]:
+        pids = others_in_namespace() if self.isolated else descendants(os.getpid())
+        if len(pids) > self.limits["processes"]:
             return "processes"
-        return "memory" if usage.bytes > self.limits["memory_bytes"] else ""
+        return "memory" if self.bytes_of(pids) > self.limits["memory_bytes"] else ""
 
-    def usage(self) -> Usage:
-        """Of all processes but ourselves, plus, if isolated, the files in private memory.
+    def bytes_of(self, pids: list[int]) -> int:
+        """Memory of these processes and, if isolated, of the files in private memory.
 
         What a process was forked with is shared with the zygote, so it is not counted.
         """
-        pids = others_in_namespace() if self.isolated else descendants(os.getpid())
         files = sum(map(used_bytes, MEMORY_FOLDERS)) if self.isolated else 0
-        own = (max(0, memory_bytes(pid) - self.shared_bytes) for pid in pids)
-        return Usage(files + sum(own), len(pids))
+        return files + sum(max(0, memory_bytes(pid) - self.shared_bytes) for pid in pids)
 
     def reap(self) -> None:
         """Collect whatever has died: the worker, and orphans that were handed to us."""

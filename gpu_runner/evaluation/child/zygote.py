@@ -64,6 +64,7 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 # Threads of all children of a zygote together; the kernel counts neither finer nor, for root, at all.
 TASKS_LIMIT = 4096
+PIDS_LIMIT = 1024
 PROC_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "pressure", "mtrr", "asound")
 PROC_HIDDEN = tuple(
     "kcore keys latency_stats timer_list sched_debug slabinfo vmallocinfo pagetypeinfo"
@@ -188,7 +189,7 @@ def isolate(limits: dict[str, Any]) -> None:
         mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"{size},mode=1777")
     mount("tmpfs", "/dev/pts", "tmpfs", MS_RDONLY, "size=4k")
     mount("proc", "/proc", "proc", MS_INERT)
-    limit_pids(limits["processes"])
+    limit_pids()
     for path in existing(PROC_READ_ONLY):
         mount(path, path, None, MS_BIND | MS_REC)
         mount(None, path, None, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_INERT)
@@ -201,10 +202,10 @@ def existing(names: tuple[str, ...]) -> list[str]:
     return [path for name in names if os.path.exists(path := f"/proc/{name}")]
 
 
-def limit_pids(processes: int) -> None:
-    """Since Linux 6.14 every pid namespace has its own bound, 301 at least; earlier, one for all."""
+def limit_pids() -> None:
+    """Since Linux 6.14 every pid namespace has a bound of its own, threads included."""
     if linux_version() >= (6, 14):
-        Path("/proc/sys/kernel/pid_max").write_text(str(max(301, processes)))
+        Path("/proc/sys/kernel/pid_max").write_text(str(PIDS_LIMIT))
 
 
 def linux_version() -> tuple[int, int]:
