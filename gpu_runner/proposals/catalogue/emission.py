@@ -263,6 +263,8 @@ class _Module:
                 operands=list(kernel.operands.values()),
                 statements=statements,
                 precision=self.precisions.product,
+                dtype=step.a.dtype or "float32",
+                reorders=_is_worth_a_copy(step),
                 launch=launch,
                 out_dtype=_out_dtype(step.a, step.region.outputs[0]),
                 docstring=_docstring(
@@ -356,7 +358,10 @@ class _Module:
         depth = max((step.q.shape or (1,))[-1], (step.v.shape or (1,))[-1])
         precision = self.precisions.product
         launch = attention_launch(depth, step.q.dtype or "float32", precision)
-        self._add_function(render("attention", name=name, precision=precision, launch=launch))
+        dtype = step.q.dtype or "float32"
+        self._add_function(
+            render("attention", name=name, precision=precision, dtype=dtype, launch=launch)
+        )
         q, k, v = (self._text(node.name) for node in (step.q, step.k, step.v))
         if len(step.region.nodes) > 1:  # spelled out: the second factor is already k^T
             k = (
@@ -459,6 +464,13 @@ class _Module:
             self.variables[node.name] = text
         else:
             self.forward.append(f"{self._variable(node)} = {text}")
+
+
+def _is_worth_a_copy(step: Product) -> bool:
+    """Whether b is used by enough rows that laying it out anew costs little beside the product."""
+    shape = step.region.nodes[0].shape or (1,)
+    rows = shape[-2] if step.template == "batched_gemm" else math.prod(shape[:-1])
+    return rows >= 256
 
 
 def _convolution_template(step: Convolution, rank: int) -> str:

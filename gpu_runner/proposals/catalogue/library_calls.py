@@ -1,6 +1,7 @@
 """Triton functions that stand in for the vendor calls of compiler-emitted code, with the call's own parameters."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from gpu_runner.proposals.catalogue.render import IMPORTS, Operand, Reach, render
 from gpu_runner.proposals.catalogue.tiles import convolution_launch, gemm_launch
@@ -13,6 +14,13 @@ class LibraryFunction:
     name: str
     text: str
     imports: str = IMPORTS
+
+
+class _Order(TypedDict):
+    """What decides whether operands are laid out anew; see `render`."""
+
+    dtype: str
+    reorders: bool
 
 
 def function_for(
@@ -49,7 +57,8 @@ def function_for(
     name = name or op
     if op in ("mm", "addmm", "bmm", "baddbmm"):
         launch = gemm_launch(*(sizes or (4096, 4096, 4096)), dtype, precision)
-        return LibraryFunction(name, _product(op, name, launch, precision, alpha, beta))
+        order = _Order(dtype=dtype, reorders=sizes is None or sizes[0] >= 256)
+        return LibraryFunction(name, _product(op, name, launch, precision, alpha, beta, order))
     if op == "convolution":
         if depthwise and dimensions < 3 and not transposed:
             return LibraryFunction(
@@ -66,11 +75,17 @@ def _scaled(value: str, factor: float) -> str:
 
 
 def _product(
-    op: str, name: str, launch: dict[str, int], precision: str, alpha: float, beta: float
+    op: str,
+    name: str,
+    launch: dict[str, int],
+    precision: str,
+    alpha: float,
+    beta: float,
+    order: _Order,
 ) -> str:
     template = "batched_gemm" if op in ("bmm", "baddbmm") else "gemm"
     if op in ("mm", "bmm"):
-        return render(template, name=name, precision=precision, launch=launch)
+        return render(template, name=name, precision=precision, launch=launch, **order)
     return render(
         template,
         name=name,
@@ -80,6 +95,7 @@ def _product(
         precision=precision,
         launch=launch,
         docstring=f"{_scaled('bias', beta)} + {_scaled('a @ b', alpha)}, the bias broadcast to the product.",
+        **order,
     )
 
 

@@ -2,7 +2,14 @@
 
 import ast
 
+from gpu_runner.proposals.catalogue.render import ORDERS
 from gpu_runner.proposals.child.tuning_sites import Change, is_call_of
+
+_ORDERS = {
+    exact: ORDERS[template, "tf32"][-1]
+    for (template, precision), (exact, *_) in ORDERS.items()
+    if precision == "ieee"
+}
 
 
 def use_tf32(reading):
@@ -33,7 +40,15 @@ def _with_precision(reading, precision, move, gain):
                     edits.append(reading.replace(keyword.value, f'"{precision}"'))
                     kernels.append(kernel.name)
     if edits:
+        edits += _laid_out_for_tensor_cores(reading)
         yield Change(edits, move.format(", ".join(dict.fromkeys(kernels)))[:300], gain)
+
+
+def _laid_out_for_tensor_cores(reading):
+    """The catalogue's statements that lay operands out for exact arithmetic, in the order that tensor cores read."""
+    for node in ast.walk(reading.tree):
+        if isinstance(node, ast.Assign) and (other := _ORDERS.get(ast.unparse(node))):
+            yield reading.replace(node, other)
 
 
 def multiply_by_reciprocal(reading):

@@ -95,6 +95,7 @@ def attention(q, k, v, scale, causal):
     """softmax(scale * q @ k^T) @ v per batch and head, for q (B, H, T, D), k (B, H, S, D) and v (B, H, S, E)."""
     B, H, T, D = q.shape
     S, E = v.shape[2], v.shape[3]
+    # @order
     # Heads inside tokens, so that merging the heads afterwards is a view.
     y = torch.empty((B, T, H, E), device=q.device, dtype=q.dtype).transpose(1, 2)
     grid = lambda META: (triton.cdiv(T, META["BLOCK_M"]), B * H)

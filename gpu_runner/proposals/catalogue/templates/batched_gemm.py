@@ -65,6 +65,7 @@ def batched_gemm(a, b, *operands, out=None):
     N = b.shape[2]
     if out is None:
         out = torch.empty((B, M, N), device=a.device, dtype=a.dtype)
+    # @order
     # @operands
     grid = lambda META: (triton.cdiv(M, META["BLOCK_M"]) * triton.cdiv(N, META["BLOCK_N"]), B)
     batched_gemm_kernel[grid](
