@@ -17,7 +17,9 @@ class EvaluationSettings(BaseModel):
         default=None, ge=1, description="processors of one child; None: all, shared by the slots"
     )
     player_memory_bytes: int | None = Field(
-        default=None, ge=1 << 28, description="None: half of the machine's, shared by the slots"
+        default=None,
+        ge=1 << 28,
+        description="None: half of the machine's, shared by the slots; at most 8 GiB on a CPU",
     )
     evaluation_s: float = Field(default=900.0, gt=0, description="deadline of one whole evaluation")
     idle_s: float = Field(default=60.0, gt=0, description="after which zygotes are ended")

@@ -46,7 +46,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalPool]:
 
 def make_pool(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> LocalPool:
     """A pool whose judges need no torch: its nurseries of all kinds are plain, and one."""
-    plain = Nursery("plain", Sandbox("bwrap", CODE))
+    plain = Nursery("plain", Sandbox("bwrap", CODE), retire_after_s=settings.get("idle_s", 60))
     kinds = ("plain", "interpreter", "compile")
     monkeypatch.setattr(pool_module, "_nurseries", lambda *_: dict.fromkeys(kinds, plain))
     return LocalPool(
@@ -263,14 +263,17 @@ def test_slots_work_at_the_same_time_and_no_more_than_them(monkeypatch: pytest.M
     assert most == 2
 
 
-def test_an_idle_judge_is_let_go_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    with make_pool(monkeypatch, judge_idle_s=0.2) as pool:
+def test_an_idle_pool_lets_go_of_all_processes_and_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = processes()
+    with make_pool(monkeypatch, judge_idle_s=0.2, idle_s=0.2) as pool:
         pool.evaluate(task(), steps())
         assert len(living_children(pool)) == 1
-        deadline = time.monotonic() + 5
-        while living_children(pool) and time.monotonic() < deadline:
+        deadline = time.monotonic() + 10
+        while processes() != before and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert living_children(pool) == set()
+        assert processes() == before
         assert pool.evaluate(task(), steps()).is_correct
 
 
