@@ -2,6 +2,7 @@
 
 import itertools
 import secrets
+import select
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -105,6 +106,10 @@ class PlayerLink:
             raise self._lost("exit", str(error)) from error
         except TimedOut as error:
             raise self._lost("hang", str(error)) from error
+
+    def has_answered(self, timeout_s: float) -> bool:
+        """Whether something to read comes within that time; the player is left alone if not."""
+        return bool(select.select([self._channel.fileno()], [], [], timeout_s)[0])
 
     def answer(self, kind: type[A], timeout_s: float) -> A | Failed:
         """The answer to what was asked last. Raises PlayerLost; the player is gone then."""

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 CHECKED_WINDOWS = 3
 WINDOW_TIMEOUT_S = 60.0
+GATE_PATIENCE_S = 2.0
+"""For a player to enqueue a window; longer than any host takes that does not wait for the device itself."""
 GATE_BYTES = 4096
 
 
@@ -58,6 +60,7 @@ class TimedPlayer:
     kept: list[tuple[Composition, list[torch.Tensor]]] = field(default_factory=list)
     _ticket: int = 0
     _is_placed: bool = False
+    _waits_for_device: bool = False
 
     def __post_init__(self) -> None:
         memory: Any = self.arena.memory
@@ -81,14 +84,21 @@ class TimedPlayer:
             sampled=sampled,
             outputs=self.arena.outputs,
         )
-        self._ask(request, EnqueuedAnswer, [self._room.fd])
+        self._send(request, [self._room.fd])
+        if not self._waits_for_device:
+            self._waits_for_device = not self.link.has_answered(GATE_PATIENCE_S)
+        is_gated = not self._waits_for_device
+        if is_gated:
+            self._answer(EnqueuedAnswer)
         started = perf_counter()
         self._gate.open(self._ticket)
+        if not is_gated:
+            self._answer(EnqueuedAnswer)
         answer = self._answer(Timed, step="device_hang")
         judge_us = (perf_counter() - started) * 1e6
         if self.is_candidate and (len(self.kept) < CHECKED_WINDOWS or self.rng.random() < 0.1):
             self._keep(compositions[sampled])
-        return timing.Window(claims_us=answer.times_us, judge_us=judge_us, is_gated=True)
+        return timing.Window(claims_us=answer.times_us, judge_us=judge_us, is_gated=is_gated)
 
     def host_window(self, calls: int, seed: int) -> Sequence[float]:
         compositions = tuple(self.arena.mixer.next() for _ in range(calls))
@@ -104,11 +114,14 @@ class TimedPlayer:
         self.kept = [*self.kept[-CHECKED_WINDOWS + 1 :], (composition, outputs)]
 
     def _ask(self, request: Message, kind: Any, fds: Sequence[int]) -> Any:
+        self._send(request, fds)
+        return self._answer(kind)
+
+    def _send(self, request: Message, fds: Sequence[int]) -> None:
         try:
             self.link.send(request, fds)
         except PlayerLost as lost:
             raise self._lost(lost, "call") from lost
-        return self._answer(kind)
 
     def _answer(self, kind: Any, step: str = "call") -> Any:
         try:
@@ -152,7 +165,7 @@ def measure(
         for name, s in samples.items()
         if name != "candidate"
     }
-    notes += _remarks(times["candidate"])
+    notes += _remarks(times["candidate"], own.is_gated)
     return times["candidate"], _by_name(Baselines, times), _by_name(Speedup, ratios)
 
 
@@ -280,7 +293,9 @@ def _timing(samples: timing.Samples) -> Timing:
     )
 
 
-def _remarks(own: Timing) -> list[Finding]:
+def _remarks(own: Timing, is_gated: bool) -> list[Finding]:
+    if not is_gated:
+        return [_waits()]
     if own.call_us is None or own.call_us < 2 * own.device_us:
         return []
     title = f"a call takes {own.call_us:.0f} us, the device works {own.device_us:.0f} us of it: the host is the limit"
@@ -295,6 +310,17 @@ def _remarks(own: Timing) -> list[Finding]:
             suggestion="Launch fewer kernels and do less in Python per call.",
         )
     ]
+
+
+def _waits() -> Finding:
+    return Finding(
+        stage=Stage.TIMING,
+        kind="waits_for_device",
+        severity=Severity.WARNING,
+        source=Source.JUDGE,
+        title="a call waits for the device before it returns, so its time includes the host's",
+        suggestion="Leave out .item(), synchronize() and comparisons of tensors in Python.",
+    )
 
 
 def _no_baseline(name: str, reason: str) -> Finding:

@@ -42,11 +42,22 @@ class Plan:
 
 @dataclass(frozen=True)
 class Window:
-    """One window: what the player claims per call, and the judge's own clock over all of them."""
+    """One window: what the player claims per call, and the judge's own clock over all of them.
+
+    Not gated: the player could not enqueue it all (it waits for the device within a call), so the gate was opened early and
+    the judge's clock holds host time, too. Nothing can then be checked against it, and its time is the judge's.
+    """
 
     claims_us: tuple[float, ...]
     judge_us: float
     is_gated: bool
+
+    def times_us(self, overhead_us: float) -> tuple[float, ...]:
+        """Per call: the claims where the judge could check them, else the judge's own, `overhead_us` a call taken off."""
+        if self.is_gated:
+            return self.claims_us
+        calls = len(self.claims_us)
+        return (max(self.judge_us / calls - overhead_us, max(self.claims_us)),) * calls
 
 
 class Player(Protocol):
@@ -147,9 +158,9 @@ def _overhead(windows: Sequence[Window]) -> float:
 
 
 def _samples(windows: Sequence[Window], overhead_us: float, host_us: Sequence[float]) -> Samples:
-    excesses = [_excess(window, overhead_us) for window in windows]
+    excesses = [_excess(window, overhead_us) for window in windows if window.is_gated] or [0.0]
     return Samples(
-        blocks_us=tuple(window.claims_us for window in windows),
+        blocks_us=tuple(window.times_us(overhead_us) for window in windows),
         call_us=tuple(host_us),
         is_gated=all(window.is_gated for window in windows),
         overhead_us=overhead_us,
