@@ -135,7 +135,7 @@ def record_stage(run_id: int, fence: int, number: int, stage: Stage) -> None:
     """The candidate is being evaluated and has reached a gate; ignored once it is over."""
     with held(run_id, fence) as run:
         candidate = _numbered(run, number)
-        if candidate.is_over:
+        if candidate.is_over or candidate.stage == stage:
             return
         candidate.state, candidate.stage = State.EVALUATING, stage
         candidate.started_at = candidate.started_at or timezone.now()

@@ -305,6 +305,7 @@ def start_run(
     Island.objects.bulk_create(Island(run=run, number=number) for number in range(spec.islands))
     events.emit(run.pk, events.RUN_STATE, {"state": run.state, "wanted": run.wanted, "reason": ""})
     AuditEvent.objects.log(actor=by, verb="run.started", target=run, after=run.options)
+    run.refresh_from_db(fields=["last_seq"])
     return run
 
 

@@ -124,6 +124,7 @@ class Supervisor:
     def end(self) -> None:
         """Ask every group to end, then end it."""
         running = [program for program in self.programs if program.process is not None]
+        self._say("ending; what is being evaluated goes back to the queue")
         for program in running:
             assert program.process is not None
             kill_group(program.process.pid, signal.SIGTERM)

@@ -17,7 +17,7 @@ from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.ledger import LeaseLost
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
-from gpu_runner.core.verdicts import Stage
+from gpu_runner.core.verdicts import RunState, Stage
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.settings import WorkerSettings
 
@@ -113,7 +113,17 @@ class Worker:
         deadline.start()
 
     def _leave_now(self) -> None:
-        """The candidate in progress takes too long: its children die with this process, its run is claimed again."""
+        """The candidate in progress takes too long: its children die with this process, its run goes back to the queue."""
+        from django.db import DatabaseError
+
+        from gpu_runner import store
+
+        try:
+            if self._claim is not None:
+                self._claim.set_state(RunState.PAUSED, "the runner was told to go")
+            store.say_goodbye(self._runner)
+        except (LeaseLost, DatabaseError) as error:
+            log().warning("left without a word", error=str(error))
         if self._pool is not None:
             self._pool.close()
         os._exit(143)

@@ -178,12 +178,12 @@ def test_a_run_without_a_living_runner_is_taken_over(run: Run, hands: Hands) -> 
     assert Candidate.objects.filter(number=1).get().state == State.FINISHED
 
 
-def process() -> subprocess.Popen[bytes]:
+def process(**options: str) -> subprocess.Popen[bytes]:
     """A real worker process on the database of this test, with the scripted pool."""
     name = connection.settings_dict["NAME"]
     is_file = connection.vendor == "sqlite"
     url = f"sqlite:///{name}" if is_file else f"postgres://postgres@127.0.0.1:5432/{name}"
-    environment = {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(PROJECT)}
+    environment = {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(PROJECT), **options}
     return subprocess.Popen(
         [sys.executable, "-m", "tests.web.scripted"], env=environment, cwd=PROJECT
     )
@@ -220,6 +220,16 @@ def test_killed_at_ten_random_moments_it_loses_and_doubles_nothing(run: Run) -> 
     assert len({candidate.source_id for candidate in candidates}) == 24
     seqs = list(RunEvent.objects.after(run.pk, 0).values_list("seq", flat=True))
     assert seqs == list(range(1, len(seqs) + 1))
+
+
+def test_a_runner_that_cannot_put_its_work_down_in_time_gives_the_run_back(run: Run) -> None:
+    worker = process(SCRIPTED_PAUSE_S="600", SCRIPTED_GRACE_S="0.5")
+    wait_until(lambda: Candidate.objects.correct().exists())
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(TOO_LATE_S) == 143
+    run.refresh_from_db()
+    assert (run.state, run.runner, run.lost_claims) == (RunState.QUEUED, None, 0)
+    assert Runner.objects.get().stopped_at is not None
 
 
 @pytest.mark.parametrize(

@@ -82,10 +82,11 @@ def main() -> None:
     import django
 
     django.setup()
+    pause_s = float(os.environ.get("SCRIPTED_PAUSE_S", "0.01"))
     worker = Worker(
-        WorkerSettings(idle_s=0.05),
+        WorkerSettings(idle_s=0.05, grace_s=float(os.environ.get("SCRIPTED_GRACE_S", "10"))),
         ScriptedPool,
-        lambda claim, pool: scripted_work(claim, pool, pause_s=0.01),
+        lambda claim, pool: scripted_work(claim, pool, pause_s=pause_s),
     )
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=worker.leave).start())
     worker.run()
