@@ -32,7 +32,7 @@ class Variant:
 
     name: str
     move: str
-    persistent_limit: int = 16384
+    persistent_limit: int = 32768
     split_reductions: bool = False
 
 
@@ -116,6 +116,11 @@ def capture(source: str, probe: dict[str, int] | None, variant: Variant) -> Capt
     Raises:
         Refused: the task cannot be compiled into a program of plain launches.
     """
+    with without_devices():
+        return _captured(source, probe, variant)
+
+
+def _captured(source: str, probe: dict[str, int] | None, variant: Variant) -> Captured:
     from torch._subclasses import FakeTensorMode
 
     full = {size.key: size.value for size in sizes(source)}
@@ -338,6 +343,16 @@ def _is_off(node: torch.fx.Node) -> bool:
     return "dropout" in str(node.target) and (node.args[1] == 0 or node.args[2] is False)
 
 
+@contextmanager
+def without_devices() -> Iterator[None]:
+    """Torch sees no GPU, whether there is one or not, so that the program is the same and none is touched."""
+    with (
+        patch.object(torch.cuda, "is_available", lambda: False),
+        patch.object(torch.cuda, "device_count", lambda: 0),
+    ):
+        yield
+
+
 # Inductor without a device ------------------------------------------------------------------------------------------
 
 
@@ -380,11 +395,11 @@ def _without_scaled_softmax(joint_graph: Any) -> None:
 @contextmanager
 def _code_generation_only(variant: Variant) -> Iterator[list[str]]:
     """Inductor writes Triton for fake CPU tensors and stops before loading it; the programs gather in the list."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp(prefix="inductor"))
     import triton
     from torch._inductor import config, lowering
     from torch._inductor.choices import InductorChoices
+    from torch._inductor.codegen.triton import TritonKernel
     from torch._inductor.fx_passes import fuse_attention, joint_graph
     from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V
@@ -403,6 +418,9 @@ def _code_generation_only(variant: Variant) -> Iterator[list[str]]:
         limit = variant.persistent_limit if inner else min(64, variant.persistent_limit)
         return _at_full_size(V.graph.sizevars, features.reduction_numel) <= limit
 
+    def persistent_block(rnumel: Any) -> int:
+        return 1 << (_at_full_size(V.graph.sizevars, rnumel) - 1).bit_length()
+
     settings = {
         "cpu_backend": "triton",
         "force_disable_caches": True,
@@ -417,6 +435,8 @@ def _code_generation_only(variant: Variant) -> Iterator[list[str]]:
     with ExitStack() as stack:
         stack.enter_context(config.patch(settings))
         stack.enter_context(patch.object(GraphLowering, "codegen", stop_after))
+        block = staticmethod(persistent_block)
+        stack.enter_context(patch.object(TritonKernel, "_get_persistent_RBLOCK", block))
         choices = "should_use_persistent_reduction"
         stack.enter_context(patch.object(InductorChoices, choices, staticmethod(persistent)))
         stack.enter_context(patch.object(lowering, "use_two_step_variance", lambda *a, **k: False))
