@@ -7,6 +7,7 @@ between input and output, and neither is folding parameters. Counts are the play
 
 import functools
 import math
+import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 import triton
+from torch import _tensor_str
 from torch.autograd import profiler_legacy
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -52,7 +54,9 @@ _LIBRARY = frozenset(
     " _fft_r2c _fft_c2r _fft_c2c sort topk argsort msort".split()
 )
 _MATMUL = frozenset("mm addmm bmm baddbmm addbmm addmv mv dot linear _addmm_activation".split())
-_TORCHS_OWN = frozenset("aten prims prim quantized _c10d_functional c10d mkldnn mkl onednn".split())
+_TORCHS_OWN = frozenset(
+    "profiler aten prims prim quantized _c10d_functional c10d mkldnn mkl onednn".split()
+)
 _HOST = frozenset("_local_scalar_dense is_nonzero equal item".split())
 _NO_WORK = frozenset(
     "sym_size sym_stride sym_numel sym_storage_offset size stride detach detach_ alias"
@@ -216,7 +220,7 @@ class Recorder(TorchDispatchMode):
 
     def add_hidden(self, profile: Any) -> None:
         """What `seen_below` saw and this did not: dispatch was switched off for it."""
-        seen = {e.name for e in self.flow.events if e.name.startswith("aten::")}
+        seen = {e.name for e in self.flow.events if e.name.startswith("aten::")} | {_PRINTING}
         for event in hidden_operations(profile, seen):
             self.flow.add(event)
 
@@ -331,6 +335,19 @@ def _poison(tensors: Sequence[torch.Tensor], value: float) -> None:
 
 
 # Below the dispatcher
+
+_PRINTING = f"printing-{secrets.token_hex(8)}"
+
+
+def tell_printing_apart() -> None:
+    """Writing a tensor out as text computes with dispatch switched off; name that in what `seen_below` sees."""
+    write = _tensor_str._str
+
+    def named(tensor: Any, *, tensor_contents: Any = None) -> str:
+        with torch.autograd.profiler.record_function(_PRINTING):
+            return write(tensor, tensor_contents=tensor_contents)
+
+    _tensor_str._str = named
 
 
 def seen_below() -> Any:

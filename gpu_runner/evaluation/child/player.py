@@ -178,6 +178,7 @@ class Player:
             compiling.install(target)
         self._tap = dispatch.LaunchTap(self.is_own)
         self._tap.install()
+        dispatch.tell_printing_apart()
         if request.role in ("candidate", "baseline"):
             self._forbid_compiling()
             self._plant_decoy()
@@ -794,6 +795,7 @@ def protected() -> list[tuple[str, Any]]:
         ("torch.cuda.Event", torch.cuda.Event),
         ("torch.cuda.Stream", torch.cuda.Stream),
         ("torch.overrides", torch.overrides),
+        ("torch._tensor_str", torch._tensor_str),
         ("torch.utils._python_dispatch", _python_dispatch),
         ("torch.autograd.profiler_legacy", profiler_legacy),
         ("triton", triton),

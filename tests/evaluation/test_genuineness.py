@@ -1,0 +1,140 @@
+"""Which operations are between input and output, and what that makes of a candidate."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from gpu_runner.core.verdicts import Track
+from gpu_runner.evaluation.child import dispatch, genuineness
+from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Ran
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _printing() -> Iterator[None]:
+    before = torch._tensor_str._str
+    dispatch.tell_printing_apart()
+    yield
+    torch._tensor_str._str = before
+
+
+def guilty(source: str, track: Track = Track.OWN_KERNELS) -> list[str]:
+    """Names of the operations that would convict, of a forward with this body."""
+    x, w = torch.randn(20, 30), torch.nn.Parameter(torch.randn(30, 30))
+    lengths = torch.tensor([3, 4])
+    recorder = dispatch.Recorder([x, lengths], [w], lambda: None)
+    profile = dispatch.seen_below()
+    scope: dict[str, Any] = {
+        "x": x,
+        "w": w,
+        "lengths": lengths,
+        "torch": torch,
+        "kernel": lambda *tensors: recorder.launched(tensors, "kernel"),
+    }
+    with torch.no_grad(), profile, recorder.watch_functions(), recorder:
+        exec(source, scope)
+    recorder.add_hidden(profile)
+    operations = recorder.operations([scope["y"]])
+    return [op.name for op in operations if genuineness._is_forbidden(op, track)]
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("y = torch.softmax(x, 1)", ["aten::_softmax"]),
+        ("y = x @ w", ["aten::mm"]),
+        ("y = x + 1", ["aten::add"]),
+        ("y = torch.relu_(x.clone())", ["aten::relu_"]),
+        ("y = torch.where(x > 0, x, 0.0)", ["aten::gt", "aten::where"]),
+        ("y = x.argmax(1)", ["aten::argmax"]),
+        ("y = torch.empty_like(x); torch.mul(x, 2, out=y)", ["aten::mul"]),
+        ("y = torch.zeros_like(x); y[3:] += x[3:]", ["aten::add_"]),
+        ("s = x.max().item(); y = torch.empty_like(x); kernel(x, y)", ["aten::max"]),
+        ("y = torch.from_numpy(x.numpy() * 2)", ["Tensor.numpy"]),
+        ("y = torch.tensor([v for r in x.tolist() for v in r])", ["Tensor.tolist"]),
+        ("with torch._C._DisableTorchDispatch():\n    y = torch.exp(x)", ["aten::exp"]),
+        ("t = torch.empty_like(x); kernel(x, t); y = t * w[0, 0]", ["aten::mul"]),
+    ],
+)
+def test_computation_between_input_and_output_convicts(source: str, names: list[str]) -> None:
+    assert guilty(source) == names
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "y = torch.empty_like(x); kernel(x, y)",
+        "y = torch.empty_like(x); kernel(x, w.t().contiguous(), y)",
+        "f = (w * 2).sum(); y = torch.empty_like(x); kernel(x, f, y)",
+        "y = torch.empty_like(x); kernel(x, w, y); z = w.exp()",
+        "y = x.t().contiguous().to(torch.float16).view(-1)",
+        "y = torch.cat([x[:5], x[5:]]).clone()",
+        "y = torch.nn.functional.pad(x, (1, 1))",
+        "y = torch.empty_like(x); kernel(x, y); print(x.sum())",
+        "y = torch.empty_like(x); kernel(x, y)\nif torch.isnan(y).any():\n    pass",
+        "n = int(lengths.max()); y = x.new_empty(n); kernel(x, y)",
+        "i = lengths.cumsum(0); y = torch.empty_like(x); kernel(x, i, y)",
+        "y = torch.zeros_like(x).fill_(3.0); kernel(x, y)",
+        "y = torch.empty_like(x); kernel(x, y, torch.arange(20.0).sqrt())",
+    ],
+)
+def test_moving_folding_and_looking_do_not_convict(source: str) -> None:
+    assert guilty(source) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("t = x @ w; y = torch.empty_like(t); kernel(t, y)", []),
+        ("t = torch.nn.functional.linear(x, w, w[0]); y = torch.empty_like(t); kernel(t, y)", []),
+        ("t = torch.sort(x, 1).values; y = torch.empty_like(t); kernel(t, y)", []),
+        ("t = torch.relu(x @ w); y = torch.empty_like(t); kernel(t, y)", ["aten::relu"]),
+    ],
+)
+def test_libraries_are_allowed_on_their_track_only(source: str, names: list[str]) -> None:
+    assert guilty(source, Track.LIBRARY_ALLOWED) == names
+    assert guilty(source, Track.OWN_KERNELS) != []
+
+
+def ran(*launches: Launch, **options: Any) -> Ran:
+    return Ran(tree=None, outputs=Buffer(nbytes=0, places=()), launches=launches, **options)
+
+
+def test_a_kernel_from_elsewhere_is_no_own_kernel() -> None:
+    foreign = ran(Launch(kernel="flash", grid=(1,), own=False))
+
+    found = genuineness.torch_computes([foreign], Track.OWN_KERNELS)
+
+    assert found is not None
+    assert found.evidence["kernels"] == ["flash"]
+
+
+def test_no_launch_at_all_is_a_decoy() -> None:
+    assert genuineness.no_launch([ran()], ["gemm"]) is not None
+    assert genuineness.no_launch([ran(Launch(kernel="gemm", grid=(1,)))], ["gemm"]) is None
+
+
+def test_an_earlier_result_is_remembered_only_if_the_truth_has_changed() -> None:
+    old, new = [torch.zeros(3)], [torch.ones(3)]
+
+    assert genuineness.remembered(old, [old], new, [old]) is not None
+    assert genuineness.remembered(old, [old], old, [old]) is None
+    assert genuineness.remembered([torch.full((3,), 2.0)], [old], new, [old]) is None
+
+
+def test_lazy_outputs_and_living_threads_are_deferred_work() -> None:
+    assert genuineness.deferred(ran(lazy_outputs=("Later",))) is not None
+    assert genuineness.deferred(ran(threads=1)) is not None
+    assert genuineness.deferred(ran()) is None
+
+
+def test_the_reference_weighs_more_than_tampering() -> None:
+    seen = [
+        Accusation(what="gc.get_objects", kind="tampering", detail="searches", line=3),
+        Accusation(what="decoy.Model", kind="uses_reference", detail="found", line=9),
+    ]
+
+    found = genuineness.hooks(seen)
+
+    assert [(f.kind, f.location.line) for f in found] == [("uses_reference", 9), ("tampering", 3)]

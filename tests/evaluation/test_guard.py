@@ -1,0 +1,134 @@
+"""The hook lays an event to the submitted module only if nobody else asked for it."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+WATCH = """
+import json, sys, types
+import torch, triton
+from gpu_runner.evaluation.child import guard
+
+path = sys.argv[1]
+seen = guard.install([("torch", torch), ("torch.Tensor", torch.Tensor)], is_own=lambda f: f == path)
+try:
+    exec(compile(open(path).read(), path, "exec"), {"__name__": "submission", "torch": torch})
+except SystemExit:
+    pass
+print("SEEN" + json.dumps([[a.what, a.line] for a in seen.compare()]))
+"""
+
+
+def accused(tmp_path: Path, source: str) -> list[list[object]]:
+    path = tmp_path / "submission.py"
+    path.write_text(textwrap.dedent(source))
+    run = subprocess.run(
+        [sys.executable, "-c", WATCH, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"},
+    )
+    told = [line for line in run.stdout.splitlines() if line.startswith("SEEN")]
+    assert told, run.stderr[-1500:]
+    found: list[list[object]] = json.loads(told[0][4:])
+    return found
+
+
+GUILTY = """
+def attempt(function):
+    try:
+        function()
+    except Exception:
+        pass
+
+import ctypes, gc, inspect, os, socket, subprocess, sys, threading, traceback
+attempt(lambda: sys._getframe(1))
+attempt(lambda: inspect.currentframe())
+attempt(lambda: gc.get_objects())
+attempt(lambda: ctypes.string_at(id(1), 8))
+attempt(lambda: subprocess.run(["true"]))
+attempt(lambda: socket.socket())
+attempt(lambda: open("written", "w").close())
+attempt(lambda: open("/proc/self/maps").read())
+attempt(lambda: sys.addaudithook(lambda *a: None))
+attempt(lambda: threading.Thread(target=int).start())
+attempt(lambda: compile("1", os.__file__, "eval"))
+attempt(lambda: os.remove("written"))
+attempt(lambda: __import__("gpu_runner.core.diff"))
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    error.__traceback__.tb_frame
+torch.allclose = lambda *a: True
+"""
+
+INNOCENT = """
+import collections, dataclasses, enum, functools, inspect, logging, os, tempfile, traceback, typing, warnings
+import math, time, random, itertools, json, contextlib, abc
+collections.namedtuple("P", "a b")
+typing.NamedTuple("Q", [("a", int)])
+T = typing.TypeVar("T")
+enum.Enum("E", "A B")
+@dataclasses.dataclass
+class D:
+    a: int = 1
+logging.basicConfig()
+logging.getLogger("x").warning("noise")
+warnings.warn("noise")
+try:
+    1 / 0
+except ZeroDivisionError:
+    traceback.print_exc()
+    traceback.format_exc()
+inspect.signature(D)
+open(os.__file__).read(10)
+open(os.devnull, "w").close()
+time.perf_counter()
+random.random()
+x = torch.randn(3, 3)
+torch.nn.functional.softmax(x @ x, dim=1)
+torch.set_default_dtype(torch.float32)
+torch.manual_seed(3)
+print(x, inspect.getsource(D) if False else "")
+"""
+
+
+def test_every_reach_is_accused_at_its_line(tmp_path: Path) -> None:
+    lines = GUILTY.splitlines()
+    wanted = [
+        i + 1 for i, line in enumerate(lines) if "attempt(lambda" in line or "tb_frame" in line
+    ]
+
+    found = accused(tmp_path, GUILTY)
+
+    assert {line for _, line in found} >= set(wanted)
+    assert ["torch.allclose", len(lines)] in found
+
+
+def test_ordinary_python_is_not_accused(tmp_path: Path) -> None:
+    assert accused(tmp_path, INNOCENT) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "exec('import gc; gc.get_objects()')",
+        "import functools\nfunctools.reduce(lambda a, b: __import__('gc').get_objects(), [1, 2])",
+        "import gc\nlist(map(gc.get_referrers, [1]))",
+    ],
+)
+def test_a_detour_through_the_library_is_no_excuse(tmp_path: Path, source: str) -> None:
+    assert accused(tmp_path, source)
+
+
+def test_a_changed_body_is_a_change(tmp_path: Path) -> None:
+    source = "def fake(*a, **k):\n    return None\ntorch.compile.__code__ = fake.__code__\n"
+
+    assert "torch.compile" in {what for what, _ in accused(tmp_path, source)}

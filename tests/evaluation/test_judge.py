@@ -1,0 +1,182 @@
+"""What the judge says of tasks, and of candidates that this device cannot check."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from gpu_runner.core.verdicts import Fidelity, Stage, State, VerifiedAt
+from gpu_runner.evaluation.errors import InvalidTask
+from gpu_runner.evaluation.pool import LocalPool
+from tests.evaluation.quick_pool import quick_pool, task, told
+from tests.evaluation.verdict_samples import DOUBLE, HEAD, model
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("verdicts")]
+
+SCALE = """
+import torch
+import torch.nn as nn
+
+ROWS = 2048
+COLUMNS = 1024
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 2.0
+
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS)]
+"""
+
+FULL_SIZE_ONLY = (
+    HEAD
+    + """
+@triton.jit
+def rows(x, y, N: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(y + i, tl.load(x + i) * 2.0)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        rows[(x.shape[0],)](x, y, N=1024)
+        return y
+"""
+)
+
+ASSEMBLY = (
+    HEAD
+    + """
+@triton.jit
+def assembled(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i, mask=i < n)
+    v = tl.inline_asm_elementwise("add.f32 $0, $1, $1;", "=f,f", [v], dtype=tl.float32,
+                                  is_pure=True, pack=1)
+    tl.store(y + i, v, mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        assembled[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)
+        return y
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[LocalPool]:
+    with quick_pool() as pool:
+        yield pool
+
+
+def test_a_correct_candidate_has_a_modelled_time_and_names_it_so(pool: LocalPool) -> None:
+    seen: list[Stage] = []
+
+    evaluation = pool.evaluate(task(SCALE), model("return doubled(x)"), on_stage=seen.append)
+
+    assert evaluation.is_correct, told(evaluation)
+    assert evaluation.fidelity is Fidelity.MODELLED
+    assert evaluation.verified_at is VerifiedAt.PROBE
+    assert evaluation.candidate is not None
+    assert (evaluation.candidate.n, evaluation.candidate.call_us) == (0, None)
+    assert evaluation.speedup.eager is not None
+    assert evaluation.speedup.eager.low is None
+    assert evaluation.speedup.torch_compile is None
+    assert evaluation.fitness == evaluation.speedup.eager.ratio
+    assert evaluation.profile["kernels"][0]["kernel"] == "double"
+    assert [s for s in Stage if s in seen] == [
+        Stage.STATIC,
+        Stage.LOAD,
+        Stage.COMPILE,
+        Stage.PROBE,
+        Stage.GENUINENESS,
+        Stage.TIMING,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reference", "source", "reason"),
+    [(SCALE, FULL_SIZE_ONLY, "1024"), (DOUBLE, ASSEMBLY, "assembly")],
+    ids=["full size only", "inline assembly"],
+)
+def test_what_this_device_cannot_check_is_unevaluated(
+    pool: LocalPool, reference: str, source: str, reason: str
+) -> None:
+    evaluation = pool.evaluate(task(reference), source)
+
+    assert (evaluation.verdict, evaluation.state) == (None, State.UNEVALUATED), told(evaluation)
+    assert reason in told(evaluation)
+
+
+TASK = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return {forward}
+
+def get_inputs():
+    return [torch.randn(16, 8), torch.rand(16, 8)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "kind"),
+    [
+        ("x * 0.0 + y * 0.0 + 1.0", "constant_output"),
+        ("x * 2.0", "dead_input"),
+        ("x + y + torch.rand_like(x)", "random"),
+        ("(x + y) * 1e-7", "tiny_output"),
+        ("1.0 + (x + y) * 1e-5", "weak_output"),
+        ("x.mul_(2.0) + y", "input_changed"),
+        ("torch.sqrt(x) + y", "nonfinite_output"),
+        ("((x + 1e6) - 1e6) * y", "ill_conditioned"),
+    ],
+)
+def test_a_task_that_cannot_tell_right_from_wrong_is_warned_of(
+    pool: LocalPool, forward: str, kind: str
+) -> None:
+    report = pool.inspect(task(TASK.format(forward=forward)))
+
+    assert kind in {warning.kind for warning in report.warnings}
+    assert [tuple(spec.shape) for spec in report.inputs if spec] == [(16, 8), (16, 8)]
+
+
+def test_a_sound_task_is_not_warned_of(pool: LocalPool) -> None:
+    report = pool.inspect(task(TASK.format(forward="torch.tanh(x @ y.t())")))
+
+    assert report.warnings == ()
+    assert [tuple(spec.shape) for spec in report.outputs] == [(16, 16)]
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "reason"),
+    [
+        ("def f(:\n", 1, "invalid syntax"),
+        ("import torch\n", None, "Model"),
+        (
+            DOUBLE.replace("import torch.nn as nn", "import torch.nn as nn\nimport no_such_module"),
+            4,
+            "no_such_module",
+        ),
+        (DOUBLE.replace("return x * 2.0", "return x.no_such()"), 7, "no_such"),
+        (DOUBLE.replace("return x * 2.0", "return None"), None, "no tensor"),
+        (
+            DOUBLE.replace("import torch.nn as nn", "import torch.nn as nn\nwhile True: pass"),
+            None,
+            "did not end",
+        ),
+        (DOUBLE.replace("return x * 2.0", "import os; os._exit(3)"), None, "code 3"),
+        (DOUBLE + "\nTOLERANCE = 'tight'\n", None, "TOLERANCE"),
+    ],
+    ids=["syntax", "no model", "import", "forward", "no tensor", "endless", "exit", "tolerance"],
+)
+def test_an_unusable_task_is_refused_with_line_and_reason(
+    pool: LocalPool, source: str, line: int | None, reason: str
+) -> None:
+    with pytest.raises(InvalidTask) as refused:
+        pool.inspect(task(source))
+
+    assert refused.value.line == line
+    assert reason in refused.value.reason
