@@ -446,3 +446,10 @@ def take_steering(run_id: int, fence: int) -> list[Steering]:
             taken_at=timezone.now()
         )
     return waiting
+
+
+def take_hints(run_id: int, fence: int, island: int) -> None:
+    """People see that the runner has read their hints; hints stay in force."""
+    with held(run_id, fence) as run:
+        waiting = Steering.objects.waiting(run.pk).filter(source=None, island=island)
+        waiting.update(taken_at=timezone.now())

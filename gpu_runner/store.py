@@ -108,6 +108,8 @@ class Store:
 
     def hints(self, island: int) -> list[str]:
         """What people want the next proposals of an island to consider, the newest first."""
+        if Steering.objects.waiting(self.run_id).filter(source=None, island=island).exists():
+            recording.take_hints(self.run_id, self.fence, island)
         hints = Steering.objects.filter(run_id=self.run_id, island=island).exclude(hint="")
         return list(hints.order_by("-id").values_list("hint", flat=True)[:5])
 

@@ -9,7 +9,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,7 +21,6 @@ from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from gpu_runner.proposals.models import Models
     from gpu_runner.store import Store
 
 BEAT_S = 3.0
@@ -230,20 +228,22 @@ def log() -> Any:
 
 
 def work_on(claim: "Store", pool: ClosablePool) -> None:
-    """Let the driver work on a claimed run with the operator's models and the library its starter may see."""
+    """Let the driver work on a claimed run with the operator's models and the library its starter may see.
+
+    A model that is not configured, or not any more, fails the run with the reason; nobody else is disturbed.
+    """
     from gpu_runner import driver, store
+    from gpu_runner.proposals.models import ProfileError, load_models
 
-    driver.run(
-        claim, Reporting(pool, claim), models=load_models(), library=store.library_for(claim.run_id)
-    )
-
-
-def load_models() -> "Models | None":
-    """The profiles of the operator's file, None where there is none; read anew for each run."""
-    from gpu_runner.proposals.models import Models
-
-    path = os.environ.get("FOUNDRY_MODELS")
-    return Models.load(Path(path)) if path else None
+    try:
+        models = load_models()
+        if claim.spec.model is not None:
+            models.writer(claim.spec.model)
+    except ProfileError as error:
+        claim.set_state(RunState.FAILED, str(error))
+        return
+    library = store.library_for(claim.run_id)
+    driver.run(claim, Reporting(pool, claim), models=models, library=library)
 
 
 def main(settings: WorkerSettings | None = None) -> int:

@@ -220,7 +220,11 @@ def test_injected_kernels_are_returned_once(ledger: Store, run: Run, owner: User
     assert (injected.source, injected.island, injected.parents) == (samples.KERNEL, 2, (1,))
     assert (injected.generation, injected.origin) == (1, "person:olga")
     assert ledger.injected() == []
+    assert ledger.hints(1) == []
+    assert run.steerings.filter(taken_at=None).count() == 1
     assert ledger.hints(2) == ["only words", "try adding"]
+    assert ledger.hints(2) == ["only words", "try adding"]
+    assert not run.steerings.filter(taken_at=None).exists()
 
 
 def test_a_runner_that_leaves_puts_its_run_back_into_the_queue(ledger: Store, run: Run) -> None:

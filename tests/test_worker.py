@@ -22,7 +22,7 @@ from gpu_runner.core.verdicts import RunState, State
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.settings import InvalidSetting, WorkerSettings
 from gpu_runner.store import Store
-from gpu_runner.worker import ClosablePool, Worker
+from gpu_runner.worker import ClosablePool, Worker, work_on
 from tests.web import samples
 from tests.web.scripted import ScriptedPool, scripted_work
 
@@ -155,6 +155,18 @@ def test_an_unusable_task_does_not_disturb_the_worker(run: Run, owner: User, han
     wait_until(lambda: not Run.objects.not_over().exists())
     second.refresh_from_db()
     assert second.state == RunState.FINISHED
+
+
+def test_a_model_that_is_not_configured_fails_the_run_with_the_reason(
+    task: Any, owner: User, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FOUNDRY_MODELS", raising=False)
+    run = services.start_run(task=task, by=owner, model="gpt-nowhere")
+    hands.start(work_on)
+    wait_until(lambda: Run.objects.get().is_over)
+    run.refresh_from_db()
+    assert run.state == RunState.FAILED
+    assert "gpt-nowhere" in run.stop_reason
 
 
 def test_a_pool_that_cannot_be_opened_is_told_on_the_pages(run: Run, hands: Hands) -> None:
