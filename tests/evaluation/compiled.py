@@ -26,6 +26,7 @@ def pair():
 CASES = {
     "double": lambda: c.run_double(N),
     "registers": lambda: c.run_with_registers(N),
+    "warmed": lambda: c.run_warmed(N),
     "tf32": lambda: c.run_matmul("tf32"),
     "in_helper": one(c.calls_helper, *pair()),
     "unlike_shapes": one(c.unlike_shapes, *pair()),

@@ -92,3 +92,9 @@ def run_with_registers(n):
     properties = triton.runtime.driver.active.utils.get_device_properties(0)
     resident = properties["max_num_regs"] // (kernel.n_regs * 32 * kernel.metadata.num_warps)
     double[(min(properties["multiprocessor_count"] * resident, n),)](x, o, n, BLOCK=1024)
+
+
+def run_warmed(n):
+    x, o = torch.empty(n), torch.empty(n)
+    kernel = double.warmup(x, o, n, BLOCK=512, num_warps=2, grid=(1,))
+    kernel[(triton.cdiv(n, 512), 1, 1)](x, o, n, 512)

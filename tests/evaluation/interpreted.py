@@ -281,6 +281,23 @@ def host_code():
 
 
 @case
+def warmed():
+    x, o = torch.randn(300), torch.zeros(300)
+    seen = watched(lambda: k.warmed(x, o))
+    return {**seen, "off": off(o, x * 2)}
+
+
+@case
+def atomics():
+    x, o, counter = torch.randn(60), torch.full((2,), -9.0), torch.zeros(1, dtype=torch.int32)
+    seen = watched(lambda: k.rarer_atomics[(2,)](x, o, counter, 60, BLOCK=64))
+    y, sums = torch.ones(16).bfloat16(), torch.zeros(16, dtype=torch.bfloat16)
+    watched(lambda: k.adds_bfloat16[(3,)](y, sums, BLOCK=16))
+    values = [float(o[0] - x.max()), float(o[1]), int(counter), float(sums.float().sum())]
+    return {**seen, "values": values}
+
+
+@case
 def too_large_grid():
     return watched(lambda: k.all_write_the_same[(1, 70_000)](torch.zeros(16), BLOCK=16))
 

@@ -231,3 +231,25 @@ def persistent(x, o):
     assert o.device.type == "cuda"
     double[(min(programs, triton.cdiv(x.numel(), 64)),)](x, o, x.numel(), BLOCK=64)
     return torch.empty(2, device="cuda").device.type
+
+
+def warmed(x, o):
+    kernel = double.warmup(x, o, x.numel(), BLOCK=128, num_warps=2, grid=(1,))
+    kernel._init_handles()
+    assert kernel.n_regs > 0
+    kernel[(triton.cdiv(x.numel(), 128), 1, 1)](x, o, x.numel())
+
+
+@triton.jit
+def rarer_atomics(x, o, counter, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + i, mask=i < n, other=-float("inf"))
+    tl.atomic_max(o, tl.max(v, axis=0))
+    tl.atomic_xchg(o + 1, 5.0)
+    tl.atomic_cas(counter, 0, 7)
+
+
+@triton.jit
+def adds_bfloat16(x, o, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.atomic_add(o + i, tl.load(x + i))

@@ -102,6 +102,12 @@ def test_host_code_can_ask_for_registers(h200: dict[str, Any]) -> None:
     assert kernel["grids"][0][0] % 132 == 0
 
 
+def test_a_launch_of_a_warmed_up_kernel_is_seen(h200: dict[str, Any]) -> None:
+    (kernel,) = h200["warmed"]
+    assert kernel["grids"] == [[1 << 19, 1, 1]]
+    assert kernel["num_warps"] == 2
+
+
 def test_the_hosts_own_errors_rise(h200: dict[str, Any]) -> None:
     assert "the host's own" in h200["host_error"]
 

@@ -211,6 +211,17 @@ def test_an_impossible_grid_is_found(seen: dict[str, Any]) -> None:
     assert kinds == ["launch"]
 
 
+def test_a_warmed_up_kernel_can_be_launched(seen: dict[str, Any]) -> None:
+    assert is_clean(seen["warmed"])
+    assert seen["warmed"]["off"] == 0.0
+    assert seen["warmed"]["launches"][0]["options"]["num_warps"] == 2
+
+
+def test_atomics_that_triton_lacks_are_supplied(seen: dict[str, Any]) -> None:
+    assert is_clean(seen["atomics"])
+    assert seen["atomics"]["values"] == [0.0, 5.0, 7, 48.0]
+
+
 def test_launches_outside_a_session_run(seen: dict[str, Any]) -> None:
     assert seen["outside_a_session"]["sum"] == 200.0
 

@@ -62,6 +62,18 @@ _APPROXIMATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "sin": np.sin,
     "cos": np.cos,
 }
+_ATOMICS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "ADD": np.add,
+    "FADD": np.add,
+    "MAX": np.maximum,
+    "UMAX": np.maximum,
+    "MIN": np.minimum,
+    "UMIN": np.minimum,
+    "AND": np.bitwise_and,
+    "OR": np.bitwise_or,
+    "XOR": np.bitwise_xor,
+    "XCHG": lambda old, new: new,
+}
 _ONE_INSTRUCTION = re.compile(r"^\s*(\w+)\.approx(?:\.ftz)?\.f32\s+\$0\s*,\s*\$1\s*;?\s*$")
 
 
@@ -153,11 +165,14 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         self, rmw: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any
     ) -> Any:
         self._before_atomic(ptr, mask, val.data)
-        if is_bfloat16(val):
-            return self._atomic_add_bfloat16(rmw, ptr, val, self._allowed)
-        guarded = Handle(self._allowed, tl.int1)
-        shaped = Handle(np.ascontiguousarray(np.broadcast_to(val.data, ptr.data.shape)), val.dtype)
-        out = super().create_atomic_rmw(rmw, ptr, shaped, guarded, sem, scope)
+        try:
+            if is_bfloat16(val):
+                raise ValueError("numpy has no bfloat16")
+            guarded = Handle(self._allowed, tl.int1)
+            whole = np.ascontiguousarray(np.broadcast_to(val.data, ptr.data.shape))
+            out = super().create_atomic_rmw(rmw, ptr, Handle(whole, val.dtype), guarded, sem, scope)
+        except ValueError:  # a type that Triton's interpreter has no atomics for
+            out = self._atomic_one_by_one(rmw, ptr, val)
         self._after_atomic(out.data)
         return out
 
@@ -190,18 +205,22 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         if self._atomic_addresses.size == 1:
             self._note_spin(int(self._atomic_addresses[0]), out)
 
-    def _atomic_add_bfloat16(self, rmw: Any, ptr: Any, val: Any, allowed: np.ndarray) -> Any:
-        if "ADD" not in str(rmw):
-            raise Unevaluable("the interpreter does not support this atomic on bfloat16")
-        addends = np.broadcast_to(bfloat16_to_float32(val.data), ptr.data.shape)
-        before = np.zeros(ptr.data.shape, np.uint16)
-        for place in zip(*np.nonzero(allowed), strict=True):
+    def _atomic_one_by_one(self, rmw: Any, ptr: Any, val: Any) -> Any:
+        operation = _ATOMICS.get(str(rmw).rpartition(".")[2].upper())
+        if operation is None:
+            raise Unevaluable(f"the interpreter does not support the atomic {rmw}")
+        values = np.broadcast_to(widened(val), ptr.data.shape)
+        array = val.data.dtype
+        before = np.zeros(ptr.data.shape, array)
+        one = np.ones(1, bool)
+        for place in zip(*np.nonzero(self._allowed), strict=True):
             address = ptr.data[place].reshape(1)
-            one = np.ones(1, bool)
-            old = base._interpreter.load(address, one, np.zeros(1, np.uint16), np.dtype(np.uint16))
+            old = base._interpreter.load(address, one, np.zeros(1, array), array)
             before[place] = old[0]
-            new = float32_to_bfloat16(bfloat16_to_float32(old) + addends[place])
-            base._interpreter.store(address, new, one)
+            wide = bfloat16_to_float32(old) if is_bfloat16(val) else old
+            new = np.asarray(operation(wide, values[place]))
+            new = float32_to_bfloat16(new) if is_bfloat16(val) else new.astype(array)
+            base._interpreter.store(address, np.broadcast_to(new, (1,)).copy(), one)
         return Handle(before, val.dtype.scalar)
 
     def _checked(

@@ -89,6 +89,7 @@ class _Recording:
     kernels: list[CompiledKernel] = field(default_factory=list)
     seen: dict[Any, CompiledKernel] = field(default_factory=dict)
     raised: list[BaseException] = field(default_factory=list)
+    warmed: dict[str, CompiledKernel] = field(default_factory=dict)
 
 
 _FAILURES = (TritonError, RuntimeError, ValueError, TypeError, KeyError, AssertionError)
@@ -112,6 +113,7 @@ def install(target: Target) -> None:
         raise RuntimeError("a process that interprets kernels cannot compile them")
     stand_in.answer_for(target)
     triton.runtime.driver.active.utils.load_binary = _load_binary
+    triton.runtime.driver.active.launcher_cls = _launcher
     if not triton.knobs.cache.dir or not _is_writable(triton.knobs.cache.dir):
         triton.knobs.cache.dir = tempfile.mkdtemp(prefix="triton-")
     _target = target
@@ -175,7 +177,7 @@ def _rose_from(error: BaseException | None, raised: list[BaseException]) -> bool
 def _compile_launch(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
     """Replaces `JITFunction.run`: compiles with the launch's arguments."""
     recording = _recording
-    if recording is None or warmup:
+    if recording is None:
         return _run_jit(self, *args, grid=grid, warmup=warmup, **kwargs)
     index, config = _config or (0, None)
     record = CompiledKernel(
@@ -190,7 +192,7 @@ def _compile_launch(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: An
         recording.on_start(record.kernel)
     began = time.monotonic()
     try:
-        record.grids = [_grid_of(self, grid, args, kwargs)]
+        record.grids = [] if warmup else [_grid_of(self, grid, args, kwargs)]
         compiled = _run_jit(self, *args, grid=grid, warmup=True, **kwargs)
         record.seconds = time.monotonic() - began
         _read(compiled, record, recording.target)
@@ -201,8 +203,24 @@ def _compile_launch(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: An
         record.failure = record.failure or failure_of(error, self)
         _keep(recording, record)
         raise
-    _keep(recording, record)
+    if warmup:
+        # Launched later through the compiled object, or not at all.
+        recording.warmed[record.kernel] = record
+    else:
+        _keep(recording, record)
     return compiled
+
+
+def _launcher(source: Any, metadata: Any) -> Callable[..., None]:
+    """Stands for a driver's launcher: a launch of a compiled object counts for its warm-up."""
+
+    def launch(x: int, y: int, z: int, *_: Any) -> None:
+        record = _recording and _recording.warmed.get(source.fn.fn.__name__)
+        if _recording is not None and record:
+            record.grids = [[int(x), int(y), int(z)]]
+            _keep(_recording, record)
+
+    return launch
 
 
 def _keep(recording: _Recording, record: CompiledKernel) -> None:

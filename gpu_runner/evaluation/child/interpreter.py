@@ -111,9 +111,18 @@ def _signature_of(fn: Callable[..., Any]) -> _Signature:
             for name, parameter in call.parameters.items()
             if "constexpr" in str(getattr(parameter.annotation, "__name__", parameter.annotation))
         )
-        line = fn.__code__.co_firstlineno
-        _signatures[fn] = _Signature(list(call.parameters), constexprs, line, call)
+        _signatures[fn] = _Signature(list(call.parameters), constexprs, _def_line(fn), call)
     return _signatures[fn]
+
+
+def _def_line(fn: Callable[..., Any]) -> int | None:
+    """The line of `def`, below the decorators."""
+    try:
+        lines, first = inspect.getsourcelines(fn)
+    except (OSError, TypeError):
+        return None
+    below = (i for i, line in enumerate(lines) if line.lstrip().startswith("def "))
+    return first + next(below, 0)
 
 
 def _rewritten(self: Any) -> Callable[..., Any]:
@@ -129,7 +138,7 @@ def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
 def _run_kernel(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
     """Replaces `InterpretedFunction.run`: one launch, observed."""
     if warmup:
-        return WarmedKernel(self.fn.__name__)
+        return WarmedKernel(self, kwargs)
     seen = active()
     signature = _signature_of(self.fn)
     options = {name: value for name, value in kwargs.items() if name not in signature.names}
@@ -379,18 +388,31 @@ class WarmedKernel:
     n_spills = 0
     n_max_threads = 1024
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, function: Any, given: dict[str, Any]) -> None:
+        self._function, self._given = function, given
+        self.name = function.fn.__name__
         self.metadata = types.SimpleNamespace(
-            name=name, shared=0, num_warps=4, num_stages=3, num_ctas=1, warp_size=32
+            name=self.name,
+            shared=0,
+            num_warps=given.get("num_warps", 4),
+            num_stages=given.get("num_stages", 3),
+            num_ctas=1,
+            warp_size=32,
         )
         self.asm: dict[str, str] = {}
 
     def _init_handles(self) -> None:
         return
 
-    def __getitem__(self, grid: Any) -> Any:
-        raise Unevaluable("a launch of a warmed-up kernel object")
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """A launch with the constants of the warm-up, as of a compiled kernel."""
+
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            positional = _signature_of(self._function.fn).names[: len(args)]
+            given = {name: v for name, v in self._given.items() if name not in positional}
+            return self._function.run(*args, grid=grid, warmup=False, **{**given, **kwargs})
+
+        return launch
 
 
 _installed = False
