@@ -10,7 +10,7 @@ from typing import Any, Literal
 from django.contrib.auth.models import AnonymousUser
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
-from ninja import NinjaAPI, Router, Schema
+from ninja import NinjaAPI, Router, Schema, Status
 from ninja.security import HttpBearer, SessionAuth
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -141,7 +141,7 @@ library = Router(tags=["library"])
 
 
 @tasks.post("", response={201: dict[str, Any]})
-def submit(request: HttpRequest, new: NewTask) -> tuple[int, dict[str, Any]]:
+def submit(request: HttpRequest, new: NewTask) -> Status[dict[str, Any]]:
     """Submit a task and, with `run`, start evolving it."""
     user = person(request)
     fields = new.model_dump(exclude={"run"})
@@ -149,7 +149,7 @@ def submit(request: HttpRequest, new: NewTask) -> tuple[int, dict[str, Any]]:
     run = None
     if new.run is not None:
         run = start(user, task, new.run)
-    return 201, {"task": task_json(task), "run": run_json(run) if run else None}
+    return Status(201, {"task": task_json(task), "run": run_json(run) if run else None})
 
 
 def start(user: User, task: Task, options: RunOptions) -> Run:
@@ -172,9 +172,9 @@ def show_task(request: HttpRequest, task_id: int) -> dict[str, Any]:
 @tasks.post("/{int:task_id}/runs", response={201: dict[str, Any]})
 def start_task_run(
     request: HttpRequest, task_id: int, options: RunOptions
-) -> tuple[int, dict[str, Any]]:
+) -> Status[dict[str, Any]]:
     task = permissions.get_visible(Task, request.user, pk=task_id)
-    return 201, run_json(start(person(request), task, options))
+    return Status(201, run_json(start(person(request), task, options)))
 
 
 @runs.get("")

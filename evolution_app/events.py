@@ -29,6 +29,7 @@ from django.db import transaction
 from django.db.models import F
 
 from evolution_app.models import Run, RunEvent
+from foundry_web.layers import TailLayer
 
 RUN_STATE: Final = "run.state"
 RUN_BEST: Final = "run.best"
@@ -71,4 +72,7 @@ def send_hint(run_id: int, seq: int) -> None:
     layer = get_channel_layer()
     assert layer is not None, "the settings name a channel layer"
     message = {"type": "run.hint", "run": run_id, "seq": seq}
-    async_to_sync(layer.group_send)(run_group(run_id), message)
+    if isinstance(layer, TailLayer):
+        layer.group_send_now(run_group(run_id), message)
+    else:
+        async_to_sync(layer.group_send)(run_group(run_id), message)

@@ -49,6 +49,11 @@ class TailLayer(InMemoryChannelLayer):
         self.require_valid_group_name(group)
         await sync_to_async(insert_hint)(group, message)
 
+    def group_send_now(self, group: str, message: dict[str, Any]) -> None:
+        """The same from code that is not asynchronous, without an event loop for each message."""
+        self.require_valid_group_name(group)
+        insert_hint(group, message)
+
     def _start_tail(self) -> None:
         with self._lock:
             if self._tail is not None and self._tail.is_alive():
@@ -102,7 +107,7 @@ class Tail:
         )
         self._is_sqlite = connection.vendor == "sqlite"
         self._version: int | None = None
-        self._pruned_at = time.monotonic()
+        self._pruned_at = -PRUNE_EVERY_S
 
     def wait(self) -> None:
         """Return when there may be something new: on SQLite when another connection committed, or after a moment."""
