@@ -329,6 +329,7 @@ class _Module:
                 operands=list(kernel.operands.values()),
                 statements=statements,
                 precision=self.precisions.convolution,
+                dtype=step.x.dtype or "float32",
                 launch=launch,
                 out_dtype=_out_dtype(step.x, step.region.outputs[0]),
                 docstring=_docstring(step.region.nodes, "Convolution of x (batch, channels, ...)"),

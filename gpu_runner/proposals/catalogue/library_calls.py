@@ -62,11 +62,11 @@ def function_for(
     if op == "convolution":
         if depthwise and dimensions < 3 and not transposed:
             return LibraryFunction(
-                name, _convolution(name, "depthwise_convolution", {}, "ieee", bias)
+                name, _convolution(name, "depthwise_convolution", {}, "ieee", bias, dtype)
             )
         launch = convolution_launch(*(sizes or (4096, 4096, 4096)), dtype, precision)
         template = "convolution_3d" if dimensions == 3 or transposed else "convolution"
-        return LibraryFunction(name, _convolution(name, template, launch, precision, bias))
+        return LibraryFunction(name, _convolution(name, template, launch, precision, bias, dtype))
     return None
 
 
@@ -130,7 +130,7 @@ def {name}(x, weight, bias, stride, padding, dilation, transposed, output_paddin
 
 
 def _convolution(
-    name: str, template: str, launch: dict[str, int], precision: str, bias: bool
+    name: str, template: str, launch: dict[str, int], precision: str, bias: bool, dtype: str
 ) -> str:
     tiles = render(
         template,
@@ -138,6 +138,7 @@ def _convolution(
         operands=[Operand("bias", Reach.CHANNEL)] if bias else [],
         statements=["acc += bias"] if bias else [],
         precision=precision,
+        dtype=dtype,
         launch=launch,
     )
     adapter = _CONVOLUTION_3D if template == "convolution_3d" else _CONVOLUTION

@@ -105,6 +105,13 @@ ORDERS: dict[tuple[str, str], tuple[str, ...]] = {
         "b = b if b.stride(1) == 1 else b.mT.contiguous().mT",
     ),
     ("attention", "ieee"): ("k = k if k.stride(2) == 1 else k.mT.contiguous().mT",),
+    ("convolution", "ieee"): (
+        "weight = weight.permute(1, 2, 3, 0).contiguous().permute(3, 0, 1, 2)",
+    ),
+    ("convolution", "tf32"): (
+        "x = x.contiguous(memory_format=torch.channels_last)",
+        "weight = weight.contiguous(memory_format=torch.channels_last)",
+    ),
     ("attention", "tf32"): ("v = v if v.stride(2) == 1 else v.mT.contiguous().mT",),
 }
 """Host statements that lay float32 operands out: exact arithmetic reads the right one along N, tensor cores both along K."""
@@ -156,7 +163,9 @@ def render(
         sections={
             "arguments": _arguments(template, operands),
             "epilogue": [*_loads(template, operands), *statements],
-            "order": order_of(template, precision) if reorders and dtype == "float32" else [],
+            "order": order_of(template, precision if dtype == "float32" else dtype)
+            if reorders
+            else [],
             "operands": _expansions(template, operands),
         },
         precision=precision,

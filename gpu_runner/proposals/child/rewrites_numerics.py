@@ -6,7 +6,7 @@ from gpu_runner.proposals.catalogue.render import ORDERS
 from gpu_runner.proposals.child.tuning_sites import Change, is_call_of
 
 _ORDERS = {
-    exact: ORDERS[template, "tf32"][-1]
+    exact: "\n    ".join(ORDERS[template, "tf32"])
     for (template, precision), (exact, *_) in ORDERS.items()
     if precision == "ieee"
 }

@@ -18,7 +18,6 @@ def convolution_kernel(
     W,
     OH,
     OW,
-    C_GROUP,
     O_GROUP,
     stride_xb,
     stride_xc,
@@ -32,6 +31,7 @@ def convolution_kernel(
     stride_yc,
     stride_yh,
     stride_yw,
+    C_GROUP: tl.constexpr,
     KH: tl.constexpr,
     KW: tl.constexpr,
     STRIDE_H: tl.constexpr,
@@ -60,9 +60,10 @@ def convolution_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, taps, BLOCK_K):
         tap = k + tl.arange(0, BLOCK_K)
-        c = tap // (KH * KW)
-        kh = (tap // KW) % KH
-        kw = tap % KW
+        # Channels run fastest, so that with channels last a row of the tile is contiguous.
+        c = tap % C_GROUP
+        kw = (tap // C_GROUP) % KW
+        kh = tap // (C_GROUP * KW)
         h = oh[:, None] * STRIDE_H - PAD_H + kh[None, :] * DILATION_H
         w = ow[:, None] * STRIDE_W - PAD_W + kw[None, :] * DILATION_W
         valid = (h >= 0) & (h < H) & (w >= 0) & (w < W)
@@ -95,6 +96,7 @@ def convolution(x, weight, *operands, stride, padding, dilation, groups, out=Non
     if out is None:
         out = torch.empty((B, O, OH, OW), device=x.device, dtype=x.dtype)
     O_GROUP = O // groups
+    # @order
     # @operands
     grid = lambda META: (
         triton.cdiv(B * OH * OW, META["BLOCK_M"]),
@@ -102,11 +104,11 @@ def convolution(x, weight, *operands, stride, padding, dilation, groups, out=Non
         groups,
     )
     convolution_kernel[grid](
-        x, weight, out, *operands, B, H, W, OH, OW, C_GROUP, O_GROUP,
+        x, weight, out, *operands, B, H, W, OH, OW, O_GROUP,
         x.stride(0), x.stride(1), x.stride(2), x.stride(3),
         weight.stride(0), weight.stride(1), weight.stride(2), weight.stride(3),
         out.stride(0), out.stride(1), out.stride(2), out.stride(3),
-        KH=KH, KW=KW, STRIDE_H=stride[0], STRIDE_W=stride[1], PAD_H=padding[0], PAD_W=padding[1],
+        C_GROUP=C_GROUP, KH=KH, KW=KW, STRIDE_H=stride[0], STRIDE_W=stride[1], PAD_H=padding[0], PAD_W=padding[1],
         DILATION_H=dilation[0], DILATION_W=dilation[1],
         BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, num_warps=4, num_stages=3,
     )
