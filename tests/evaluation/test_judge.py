@@ -131,7 +131,7 @@ def get_inputs():
         ("1.0 + (x + y) * 1e-5", "weak_output"),
         ("x.mul_(2.0) + y", "input_changed"),
         ("torch.sqrt(x) + y", "nonfinite_output"),
-        ("((x + 1e6) - 1e6) * y", "ill_conditioned"),
+        ("((x + 1e7) - 1e7) * y", "ill_conditioned"),
     ],
 )
 def test_a_task_that_cannot_tell_right_from_wrong_is_warned_of(
