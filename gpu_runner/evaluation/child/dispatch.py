@@ -9,6 +9,7 @@ import functools
 import math
 import secrets
 import sys
+import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -500,7 +501,7 @@ def line_finder(is_own: Callable[[str], bool]) -> Callable[[], int | None]:
     """A function that tells which line of the submitted module is running, innermost first."""
 
     def line() -> int | None:
-        frame = sys._getframe(1)
+        frame: types.FrameType | None = sys._getframe(1)
         while frame is not None:
             if is_own(frame.f_code.co_filename):
                 return frame.f_lineno

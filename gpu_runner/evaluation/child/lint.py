@@ -48,7 +48,7 @@ def _outputs(first: Truth, second: Truth) -> Iterator[Finding]:
         finite = float(torch.isfinite(expected.truth).float().mean())
         own = expected.own_error_rms
         if finite < 1:
-            share = {"finite_share": finite}
+            share: Evidence = {"finite_share": finite}
             yield _warning("nonfinite_output", f"output {i} holds NaN or infinities", share)
         if rms < TINY_RMS:
             title = f"output {i} is tiny (rms {rms:.1e}): zeros pass a fixed tolerance, not ours"

@@ -321,7 +321,9 @@ class Player:
         with self._submitted("construct"):
             model = self._build(request.seed, init)
         own = _state_of(model)
-        loaded, missing, unexpected = list(own), [], []
+        loaded = list(own)
+        missing: list[str] = []
+        unexpected: list[str] = []
         if buffers[1] is not None:
             given = dict(zip(request.names, buffers[1], strict=True))
             with self._submitted("construct"):
@@ -490,11 +492,11 @@ class Player:
     # Time on a device
 
     def place(self, request: Place, fds: list[int]) -> Message:
-        from gpu_runner.evaluation.child import timing
+        from gpu_runner.evaluation.child import cuda_memory, timing
 
         if fds:
-            (lent,) = [self._need_memory().adopt(fds[0], request.gate_bytes, writable=False)]
-            self._gate = timing.Gate(lent)
+            lent: Any = self._need_memory().adopt(fds[0], request.gate_bytes, writable=False)
+            self._gate = cuda_memory.Gate(lent)
         if self._flush is None:
             self._flush = torch.empty(timing.FLUSH_BYTES, dtype=torch.uint8, device=self._device)
         self._padding, self._working = [], []
@@ -804,7 +806,7 @@ def protected() -> list[tuple[str, Any]]:
         ("triton.JITFunction", triton.runtime.jit.JITFunction),
         ("triton.KernelInterface", triton.runtime.jit.KernelInterface),
         ("triton.runtime.interpreter", triton_interpreter),
-        ("triton.InterpretedFunction", dispatch.InterpretedFunction),
+        ("triton.InterpretedFunction", triton_interpreter.InterpretedFunction),
         ("triton.InterpreterBuilder", triton_interpreter.InterpreterBuilder),
         ("triton.GridExecutor", triton_interpreter.GridExecutor),
         ("builtins", builtins),

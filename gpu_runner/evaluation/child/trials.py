@@ -64,6 +64,8 @@ class Contestant:
             answer = self.link.ask(Report(), Reported, 20.0)
         except PlayerLost:
             return []
+        if isinstance(answer, Failed):
+            return []
         found = genuineness.hooks(answer.accusations)
         return found or below_policy(self, answer)
 
@@ -160,7 +162,7 @@ def call(
     """One call on a composition, the reference's beside it. Raises Stop when the player is lost or fails."""
     arena, rooms = contestant.arena, contestant.rooms
     rooms["outputs"].tensor(_all_bytes(rooms["outputs"])).fill_(0xA5)
-    given = {"outputs": arena.outputs, "after": arena.places_after}
+    given: dict[str, Any] = {"outputs": arena.outputs, "after": arena.places_after}
     if arena.buffer_names:
         given["buffers"] = arena.places_buffers
     if contestant.outputs:
