@@ -16,6 +16,7 @@ defines a kernel and a host function `name`; several may stand in one module und
                                          up to three, also transposed; bias is ignored with bias=False
 
 All take any strides and sizes, sum in float32, keep the inputs' dtype and return `out`, allocated when it is None.
+Float32 inputs that lie across the order in which the precision reads them are copied first, where that pays.
 
 Parts: `templates/` the texts · `render` fills one · `tiles` first tile sizes · `library_calls` the functions above ·
 `pointwise` expressions of elementwise operations · `plan` which templates cover a graph · `emission` the module text.
