@@ -23,10 +23,9 @@ import triton.language as tl
 
 from gpu_runner.core.intervals import ratio_interval
 from gpu_runner.evaluation.channel import Channel
-from gpu_runner.evaluation.child.cuda_memory import CudaMemory
+from gpu_runner.evaluation.child.cuda_memory import CudaMemory, Gate
 from gpu_runner.evaluation.child.timing import (
     FLUSH_BYTES,
-    Gate,
     Plan,
     Window,
     measure,
@@ -200,10 +199,12 @@ def main() -> None:
                     "medians_us": {name: taken.claimed_us for name, taken in samples.items()},
                     "call_us": statistics.median(samples["a"].call_us),
                     "excess_us": samples["a"].excess_us,
-                    "worst_excess_us": samples["a"].worst_excess_us,
+                    "noise_us": samples["a"].noise_us,
                     "overhead_us": samples["a"].overhead_us,
                     "allowed_us": samples["a"].allowed_us,
-                    "adds_up": samples["a"].adds_up and samples["b"].adds_up,
+                    "adds_up": not (
+                        samples["a"].is_short_of_claims or samples["b"].is_short_of_claims
+                    ),
                     "seconds": time.perf_counter() - began,
                     "blocks": samples["a"].blocks_us,
                 }

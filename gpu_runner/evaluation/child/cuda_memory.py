@@ -138,5 +138,25 @@ class CudaMemory:
         return int(address)
 
 
+class Gate:
+    """A word of lent memory that holds a stream back; both sides map it, the judge alone opens it."""
+
+    def __init__(self, lent: CudaLent) -> None:
+        self._address = lent.address
+
+    def hold(self, ticket: int) -> None:
+        """Let the current stream wait until the gate was opened for this ticket; tickets grow."""
+        flags = driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ
+        checked(driver.cuStreamWaitValue32(self._stream(), self._address, ticket, flags))
+
+    def open(self, ticket: int) -> None:
+        flags = driver.CUstreamWriteValue_flags.CU_STREAM_WRITE_VALUE_DEFAULT
+        checked(driver.cuStreamWriteValue32(self._stream(), self._address, ticket, flags))
+        torch.cuda.current_stream().synchronize()
+
+    def _stream(self) -> Any:
+        return driver.CUstream(torch.cuda.current_stream().cuda_stream)
+
+
 def _rounded(nbytes: int) -> int:
     return max(1, -(-nbytes // GRANULARITY)) * GRANULARITY

@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
@@ -41,6 +41,9 @@ from gpu_runner.evaluation.child.memory import Memory, open_memory
 from gpu_runner.evaluation.child.trials import Contestant, Stop
 from gpu_runner.evaluation.errors import ChildCrashed, InvalidTask, RunnerError
 from gpu_runner.evaluation.protocol import Failed, Load, Loaded, Model, Modelled, Placed
+
+if TYPE_CHECKING:
+    from gpu_runner.evaluation.child.measuring import Company
 
 MODEL_TIMEOUT_S = 90.0
 
@@ -103,6 +106,7 @@ class OpenTask:
         self.full: Arena | None = None
         self.probe: Arena | None = None
         self.aligned: Arena | None = None
+        self.company: Company | None = None
         self.probe_values: dict[str, int] = {}
         self.modelled: Modelled | None = None
         self._model_failure = ""

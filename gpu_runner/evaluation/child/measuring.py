@@ -17,7 +17,7 @@ from gpu_runner.core.evaluation import Baselines, Speedup, Timing
 from gpu_runner.core.findings import Finding, Location, Severity, Source
 from gpu_runner.core.intervals import ratio_interval
 from gpu_runner.core.verdicts import Stage, Verdict
-from gpu_runner.evaluation.child import compare, genuineness, timing, trials
+from gpu_runner.evaluation.child import compare, cuda_memory, genuineness, timing, trials
 from gpu_runner.evaluation.child.arena import Arena
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
 from gpu_runner.evaluation.child.trials import Contestant, Stop
@@ -65,7 +65,7 @@ class TimedPlayer:
     def __post_init__(self) -> None:
         memory: Any = self.arena.memory
         self._gate_memory = memory.lend(GATE_BYTES)
-        self._gate = timing.Gate(self._gate_memory)
+        self._gate = cuda_memory.Gate(self._gate_memory)
         self._room = memory.lend(self.arena.outputs.nbytes)
 
     def place(self, seed: int) -> None:
@@ -140,20 +140,41 @@ class TimedPlayer:
         return DeviceLost(f"the player of {self.name} was lost while timing: {lost.detail}")
 
 
+@dataclass
+class Company:
+    """The players that every candidate of a task is timed against; they live as long as the judge's task."""
+
+    eager: TimedPlayer
+    others: list[TimedPlayer]
+    idle: TimedPlayer
+    remarks: list[Finding]
+
+    @property
+    def everybody(self) -> list[TimedPlayer]:
+        return [self.eager, *self.others, self.idle]
+
+    def close(self) -> None:
+        for player in self.everybody:
+            player.close()
+
+
 def measure(
     task: "OpenTask", arena: Arena, source: str, notes: list[Finding]
 ) -> tuple[Timing, Baselines, Speedup]:
     """Time the candidate against every baseline of the task. Raises Stop where it fails or lies."""
     rng = random.Random(task.rng.randrange(1 << 60))
     candidate = TimedPlayer("candidate", _candidate(task, arena, source), arena, rng, True)
-    others = _baselines(task, arena, rng, notes)
-    idle = TimedPlayer("idle", _seated(task, arena, _IDLE, "idle"), arena, rng)
     try:
-        samples = timing.measure([others[0], candidate, *others[1:]], idle, rng)
+        company = task.company = task.company or _gather(task, arena, rng)
+        samples = _samples(company, candidate, rng)
         found = [] if candidate.link.exit else _accusations(candidate)
+    except DeviceLost:
+        if task.company is not None:
+            task.company.close()
+            task.company = None
+        raise
     finally:
-        for player in (candidate, idle, *others):
-            player.close()
+        candidate.close()
     if found:
         raise Stop(Verdict.CHEATING, found[0])
     own = samples["candidate"]
@@ -165,8 +186,26 @@ def measure(
         for name, s in samples.items()
         if name != "candidate"
     }
-    notes += _remarks(times["candidate"], own.is_gated)
+    notes += company.remarks + _remarks(times["candidate"], own.is_gated)
     return times["candidate"], _by_name(Baselines, times), _by_name(Speedup, ratios)
+
+
+def _samples(
+    company: Company, candidate: TimedPlayer, rng: random.Random
+) -> dict[str, timing.Samples]:
+    """Taken a second time before anybody is called a liar: a busy host is no forgery."""
+    players = [company.eager, candidate, *company.others]
+    samples = timing.measure(players, company.idle, rng)
+    if samples["candidate"].is_short_of_claims:
+        samples = timing.measure(players, company.idle, rng)
+    return samples
+
+
+def _gather(task: "OpenTask", arena: Arena, rng: random.Random) -> Company:
+    remarks: list[Finding] = []
+    eager, *others = _baselines(task, arena, rng, remarks)
+    idle = TimedPlayer("idle", _seated(task, arena, _IDLE, "idle"), arena, rng)
+    return Company(eager, others, idle, remarks)
 
 
 _IDLE = "import torch\n"
@@ -248,13 +287,13 @@ def _warm(link: PlayerLink, arena: Arena) -> None:
 
 
 def _believe(samples: timing.Samples) -> None:
-    """The claims must fill the judge's own window."""
-    if samples.adds_up:
+    """The claims must fill the judge's own window; claims beyond it harm nobody but the candidate."""
+    if not samples.is_short_of_claims:
         return
     evidence = {
         "claimed_us": samples.claimed_us,
         "excess_us": samples.excess_us,
-        "worst_excess_us": samples.worst_excess_us,
+        "noise_us": samples.noise_us,
         "allowed_us": samples.allowed_us,
         "overhead_us": samples.overhead_us,
     }

@@ -1,0 +1,94 @@
+"""How the judge runs and believes windows, with scripted players whose clocks are arithmetic; no GPU."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from gpu_runner.evaluation.child.timing import Plan, Window, measure
+
+OVERHEAD_US = 100.0
+PLAN = Plan(blocks=6, warm_up_s=0.0)
+
+
+@dataclass
+class Scripted:
+    """A kernel of `true_us`, of which it claims `claimed_us`; one that waits for the device cannot be gated."""
+
+    name: str
+    true_us: float
+    claimed_us: float
+    waits: bool = False
+    noise_us: float = 0.0
+    log: list[str] = field(default_factory=list)
+
+    def place(self, seed: int) -> None:
+        self.log.append(self.name)
+
+    def window(self, calls: int, seed: int) -> Window:
+        spent_us = calls * (self.true_us + OVERHEAD_US)
+        jitter_us = random.Random(seed).gauss(0, self.noise_us) * calls
+        return Window((self.claimed_us,) * calls, spent_us + jitter_us, is_gated=not self.waits)
+
+    def host_window(self, calls: int, seed: int) -> Sequence[float]:
+        return [self.true_us + 20.0] * calls
+
+
+def idle(noise_us: float = 0.0) -> Scripted:
+    return Scripted("idle", 2.0, 2.0, noise_us=noise_us)
+
+
+def test_an_honest_player_is_believed_and_its_samples_are_kept_by_block() -> None:
+    honest = Scripted("candidate", 40.0, 40.0)
+
+    samples = measure([honest], idle(), random.Random(0), PLAN)["candidate"]
+
+    assert not samples.is_short_of_claims
+    assert len(samples.blocks_us) == 6
+    assert {time for block in samples.blocks_us for time in block} == {40.0}
+    assert samples.call_us == (60.0,) * PLAN.host_calls
+
+
+@pytest.mark.parametrize(("true_us", "claimed_us"), [(40.0, 4.0), (5.0, 0.005), (2_000.0, 1_800.0)])
+def test_claims_below_the_judges_clock_are_noticed(true_us: float, claimed_us: float) -> None:
+    liar = Scripted("candidate", true_us, claimed_us)
+
+    assert measure([liar], idle(), random.Random(0), PLAN)["candidate"].is_short_of_claims
+
+
+def test_claims_above_the_judges_clock_accuse_nobody() -> None:
+    modest = Scripted("candidate", 40.0, 60.0)
+
+    assert not measure([modest], idle(), random.Random(0), PLAN)["candidate"].is_short_of_claims
+
+
+def test_a_noisy_host_accuses_nobody() -> None:
+    for seed in range(40):
+        honest = Scripted("candidate", 5.0, 5.0, noise_us=15.0)
+        samples = measure([honest], idle(noise_us=15.0), random.Random(seed), PLAN)
+        assert not samples["candidate"].is_short_of_claims
+
+
+def test_who_waits_for_the_device_is_timed_by_the_judges_clock() -> None:
+    waiting = Scripted("candidate", 300.0, 10.0, waits=True)
+
+    samples = measure([waiting], idle(), random.Random(0), PLAN)["candidate"]
+
+    assert not samples.is_gated
+    assert samples.claimed_us == pytest.approx(300.0)
+
+
+def test_players_take_turns_forwards_and_backwards() -> None:
+    log: list[str] = []
+    players = [Scripted(name, 10.0, 10.0, log=log) for name in ("a", "b")]
+
+    measure(players, Scripted("idle", 2.0, 2.0, log=log), random.Random(0), PLAN)
+
+    blocks = [tuple(log[start : start + 3]) for start in range(3, len(log), 3)]
+    assert blocks == [("a", "b", "idle"), ("idle", "b", "a")] * 3
+
+
+@pytest.mark.parametrize(("quickest_us", "calls"), [(70.0, 40), (200.0, 20), (10_000.0, 10)])
+def test_windows_are_longer_for_quick_calls(quickest_us: float, calls: int) -> None:
+    assert Plan().calls(quickest_us) == calls
