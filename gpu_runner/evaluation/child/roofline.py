@@ -467,7 +467,15 @@ def _library_rate(operation: Operation, target: Target, float32: Mapping[str, st
         path = "fp8"
     if operation.kind != "attention" and _is_depthwise(operation):
         return target.fp32 * 0.25 * filled
-    return (target.dot.get(path) or target.fp32) * target.dot_fraction * share
+    return (target.dot.get(path) or target.fp32) * target.dot_fraction * share * _deep(operation)
+
+
+def _deep(operation: Operation) -> float:
+    """Share of the tensor cores' rate that a sum of this length reaches: a short one is mostly prologue and epilogue."""
+    if operation.kind != "matmul" or not operation.out_shapes:
+        return 1.0
+    depth = operation.flops / (2.0 * max(1, math.prod(operation.out_shapes[0])))
+    return min(1.0, 1.055 * depth / (depth + 220.0))
 
 
 def _filled(operation: Operation, target: Target) -> float:
