@@ -4,13 +4,16 @@ Seeing is a queryset, `Model.objects.visible_to(user)`: what it leaves out does 
 `get_visible` answers 404 for it everywhere. Doing is a predicate here. The table is in section 1 of the design.
 """
 
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import AnonymousUser
 from django.db import models
 from django.http import Http404
+from django.utils import timezone
 
-from evolution_app.models import Candidate, ExperienceEntry, Run, Task, User
+from evolution_app.models import AuditEvent, Candidate, ExperienceEntry, Run, Task, User
+from evolution_app.models.tasks import visible_task
 
 Person = User | AnonymousUser
 Row = TypeVar("Row", bound=models.Model)
@@ -26,7 +29,30 @@ def get_visible(rows: "type[Row] | models.QuerySet[Row]", user: Person, **lookup
     found: Row | None = queryset.visible_to(user).filter(**lookup).first()
     if found is None:
         raise Http404(f"no such {queryset.model._meta.verbose_name}")
+    if isinstance(user, User) and user.is_operator:
+        _audit_look(user, found)
     return found
+
+
+LOOKS_COUNT_AGAIN_AFTER = timedelta(hours=1)
+
+
+def _audit_look(operator: User, found: models.Model) -> None:
+    """An operator may see everything; looking at what only the role opens leaves a trace, once an hour."""
+    task = _task_of(found)
+    if task is None or Task.objects.filter(visible_task(operator), pk=task.pk).exists():
+        return
+    looks = AuditEvent.objects.about(task).filter(actor=operator, verb="task.looked_at")
+    if not looks.filter(created_at__gt=timezone.now() - LOOKS_COUNT_AGAIN_AFTER).exists():
+        AuditEvent.objects.log(actor=operator, verb="task.looked_at", target=task)
+
+
+def _task_of(found: models.Model) -> Task | None:
+    if isinstance(found, Candidate):
+        return found.run.task
+    if isinstance(found, Run | ExperienceEntry):
+        return found.task
+    return found if isinstance(found, Task) else None
 
 
 def may_submit(user: Person) -> bool:

@@ -5,7 +5,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import Http404
 
 from evolution_app import permissions, services
-from evolution_app.models import Candidate, ExperienceEntry, Run, Task, User
+from evolution_app.models import AuditEvent, Candidate, ExperienceEntry, Run, Task, User
 from evolution_app.permissions import get_visible
 from tests.web import samples
 
@@ -154,3 +154,16 @@ def test_what_one_may_not_see_does_not_exist(
         get_visible(Task, other, pk=task.pk)
     with pytest.raises(Http404):
         get_visible(Task, owner, pk=0)
+
+
+def test_an_operator_who_looks_at_what_only_the_role_opens_leaves_a_trace(
+    things: dict[str, list[Any]], operator: User, owner: User
+) -> None:
+    for visibility in ("public", "private"):
+        for thing in things[visibility]:
+            for user in (operator, owner):
+                get_visible(type(thing), user, pk=thing.pk)
+    looks = AuditEvent.objects.filter(verb="task.looked_at")
+    assert [(look.actor, look.object_id) for look in looks] == [
+        (operator, str(things["private"][0].pk))
+    ]
