@@ -92,6 +92,7 @@ class Job:
 def main() -> None:
     kind, fd, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     control = Channel(socket.socket(fileno=fd))
+    gc.disable()
     for module in IMPORTS[kind]:
         importlib.import_module(module)
     for module in PRELOADED[kind]:
@@ -100,6 +101,7 @@ def main() -> None:
             importlib.import_module(module)
     gc.collect()
     gc.freeze()
+    gc.enable()
     # Keepers become our children when their parents end; the kernel forgets them once they do.
     check(libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "become the reaper")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
