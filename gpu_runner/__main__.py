@@ -177,7 +177,7 @@ def work(
     from gpu_runner.settings import InvalidSetting, WorkerSettings
     from gpu_runner.worker import main as serve
 
-    given = {"device": device, "slots": slots, "sandbox": sandbox}
+    given: dict[str, Any] = {"device": device, "slots": slots, "sandbox": sandbox}
     try:
         settings = replace(
             WorkerSettings.from_environment(),

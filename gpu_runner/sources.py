@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.evaluation import Evaluation
@@ -14,7 +14,7 @@ from gpu_runner.core.verdicts import Stage
 from gpu_runner.evolution.crossover import transplant
 from gpu_runner.evolution.types import Operator, Request
 from gpu_runner.proposals import catalogue, compiler, rewrites, tuning
-from gpu_runner.proposals.types import Draft
+from gpu_runner.proposals.types import Caller, Draft
 
 
 class Device(Protocol):
@@ -25,7 +25,7 @@ class Device(Protocol):
     def name(self) -> str: ...
 
 
-class Pool(Protocol):
+class Pool(Caller, Protocol):
     """What the driver needs of an evaluation pool; thread-safe and blocking."""
 
     @property
@@ -39,15 +39,6 @@ class Pool(Protocol):
     def evaluate(
         self, task: TaskSpec, source: str, *, on_stage: Callable[[Stage], None] | None = None
     ) -> Evaluation: ...
-
-    def call(
-        self,
-        entry: str,
-        request: dict[str, Any],
-        *,
-        nursery: str = "compile",
-        timeout_s: float = 60,
-    ) -> dict[str, Any]: ...
 
 
 Initialiser = Callable[[Pool, TaskSpec, TaskReport], list[Draft]]

@@ -1,11 +1,11 @@
 """First candidates from `torch.compile`'s own fusion, rewritten as standalone Triton in a sandboxed child."""
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
-from gpu_runner.proposals.types import Draft
+from gpu_runner.proposals.types import Caller, Draft
 
 VARIANTS: Final = ("default", "looped", "split")
 """How the compiler may be told to work; the names are those of `child.compiler_capture.VARIANTS`."""
@@ -13,16 +13,8 @@ VARIANTS: Final = ("default", "looped", "split")
 TIMEOUT_S: Final = 120.0
 
 
-class Pool(Protocol):
-    """The part of the evaluation pool that this needs."""
-
-    def call(
-        self, entry: str, request: dict[str, Any], *, nursery: str = ..., timeout_s: float = ...
-    ) -> dict[str, Any]: ...
-
-
 def drafts(
-    pool: Pool, task: TaskSpec, report: TaskReport, variants: Sequence[str] | None = None
+    pool: Caller, task: TaskSpec, report: TaskReport, variants: Sequence[str] | None = None
 ) -> list[Draft]:
     """One draft per variant that the compiler can write for the task, the most promising first; equal ones once.
 

@@ -11,8 +11,7 @@ from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.graph import Graph
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Precision
-from gpu_runner.proposals.tuning import Caller
-from gpu_runner.proposals.types import Draft
+from gpu_runner.proposals.types import Caller, Draft
 
 _PRODUCTS: Final = ("linear", "mm", "matmul", "conv", "attention", "einsum")
 _REWRITES: Final = "gpu_runner.proposals.child.rewrites:rewrites"

@@ -8,26 +8,18 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.task import TaskSpec
-from gpu_runner.proposals.types import Draft
+from gpu_runner.proposals.types import Caller, Draft
 
 MOST_DRAFTS: Final = 8
 LEAST_SHARE: Final = 0.1
 """What a kernel weighs that takes no time, against 1.1 for one that takes all of it."""
 _KNOBS = "gpu_runner.proposals.child.tuning:knobs"
-
-
-class Caller(Protocol):
-    """The part of the evaluation pool that proposals use."""
-
-    def call(
-        self, entry: str, request: dict[str, Any], *, nursery: str = ..., timeout_s: float = ...
-    ) -> dict[str, Any]: ...
 
 
 class Knob(BaseModel):

@@ -1,7 +1,8 @@
 """Models as generators: any endpoint that speaks OpenAI's chat protocol, from the operator's file alone.
 
-Parts: profiles (the operator's file), client (one bounded request), failures (how it can end),
-prompts (versioned text files), parsing (answers, strictly), writer (a request, its answer, one chance to mend it). No model configured is a normal case.
+Parts: profiles (the operator's file), client (one bounded request), failures (how it can end), prompts (versioned
+text files), parsing (answers, strictly), writer (a request, its answer, one chance to mend it). No model configured
+is a normal case.
 """
 
 import os
