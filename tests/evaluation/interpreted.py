@@ -228,6 +228,13 @@ def waits():
 
 
 @case
+def rereads_a_scale():
+    x, o = torch.ones(2 * 2100), torch.zeros(1)
+    seen = watched(lambda: k.rereads_a_scale[(1,)](x, torch.full((1,), 2.0), o, 4200, BLOCK=2))
+    return {**seen, "off": off(o, x.sum() * 2)}
+
+
+@case
 def assembly():
     return watched(lambda: k.assembly[(1,)](torch.zeros(4, dtype=torch.int32)))
 

@@ -253,3 +253,12 @@ def rarer_atomics(x, o, counter, n, BLOCK: tl.constexpr):
 def adds_bfloat16(x, o, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.atomic_add(o + i, tl.load(x + i))
+
+
+@triton.jit
+def rereads_a_scale(x, scale, o, n, BLOCK: tl.constexpr):
+    total = tl.zeros((BLOCK,), tl.float32)
+    for k in range(0, n, BLOCK):
+        i = k + tl.arange(0, BLOCK)
+        total += tl.load(x + i, mask=i < n, other=0.0) * tl.load(scale)
+    tl.store(o, tl.sum(total, axis=0))

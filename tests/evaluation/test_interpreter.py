@@ -189,6 +189,11 @@ def test_waiting_for_another_program_is_unevaluable(seen: dict[str, Any]) -> Non
     assert "waits for another program" in seen["waits"]["unevaluable"]
 
 
+def test_rereading_a_scalar_is_not_waiting(seen: dict[str, Any]) -> None:
+    assert is_clean(seen["rereads_a_scale"])
+    assert seen["rereads_a_scale"]["off"] == 0.0
+
+
 def test_inline_assembly_is_unevaluable(seen: dict[str, Any]) -> None:
     assert seen["assembly"]["unevaluable"] == "inline assembly"
 

@@ -146,6 +146,8 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         out = base._interpreter.load(ptrs.data, allowed, fallback, array)
         if addresses.size == 1:
             self._note_spin(int(addresses[0]), out)
+        else:
+            self._spinning = (0, 0, 0)
         return Handle(out, kind, {"contiguous": _contiguous_axis(ptrs.data, array.itemsize)})
 
     def create_masked_store(
