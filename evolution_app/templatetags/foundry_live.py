@@ -8,7 +8,7 @@ from typing import Any
 
 from django import template
 
-from evolution_app.models import Run
+from evolution_app.models import Run, Task
 from evolution_app.views import reading
 from evolution_app.views.diffs import draw
 
@@ -33,6 +33,13 @@ def run_head(run: Run, oob: bool = False) -> dict[str, Any]:
         "bars": reading.budget_bars(run),
         "ahead": run.runs_ahead() if reading.is_waiting(run) else None,
     }
+
+
+@register.inclusion_tag("runs/_warnings.html")
+def run_warnings(run: Run, oob: bool = False) -> dict[str, Any]:
+    """What inspecting the task warned of; nothing before it was inspected. One query."""
+    report = Task.objects.values_list("report", flat=True).get(pk=run.task_id) or {}
+    return {"run": run, "oob": oob, "warnings": report.get("warnings", [])}
 
 
 @register.inclusion_tag("runs/_islands.html")

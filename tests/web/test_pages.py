@@ -9,7 +9,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 from django.utils import timezone
 
-from evolution_app import services
+from evolution_app import recording, services
 from evolution_app.frames import frames_after
 from evolution_app.models import (
     Candidate,
@@ -336,6 +336,32 @@ def test_an_island_without_candidates_is_flagged_once_others_have_some(
     )
 
     assert ["empty" in island for island in islands] == [False, False, True]
+
+
+def test_a_failed_run_says_why_and_leads_back_to_the_task(run: Run, owner: User) -> None:
+    samples.claim(run).set_state(RunState.FAILED, "line 3: No module named 'absent'")
+    page = as_user(owner).get(f"/runs/{run.pk}").content.decode()
+
+    assert "line 3: No module named &#x27;absent&#x27;" in page
+    assert f"/tasks/new?copy={run.task_id}" in page
+
+
+def test_warnings_about_the_task_are_on_the_page_and_in_the_stream(run: Run, owner: User) -> None:
+    store = samples.claim(run)
+    warning = played_runs.failing(Verdict.INCORRECT, "values", "the output is constant").findings[0]
+    recording.record_report(
+        run.pk, store.fence, played_runs.REPORT.model_copy(update={"warnings": (warning,)})
+    )
+    client = as_user(owner)
+    frame = frames_after(run.pk, 0)[-1]
+
+    assert frame["kind"] == "task.report"
+    for text in (frame["content"], client.get(f"/runs/{run.pk}").content.decode()):
+        assert "the output is constant" in text
+    task_page = client.get(f"/tasks/{run.task_id}").content.decode()
+    assert "the output is constant" in task_page
+    assert "float32 (1024)" in task_page
+    assert "N = 130" in task_page
 
 
 def test_a_queued_run_says_how_many_are_ahead(task: Task, owner: User) -> None:
