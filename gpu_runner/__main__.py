@@ -21,7 +21,7 @@ from gpu_runner.core.contract import check_contract
 from gpu_runner.core.source import MAX_BYTES
 from gpu_runner.core.task import Budget, RunSpec, TaskSpec
 from gpu_runner.core.verdicts import Precision, Track
-from gpu_runner.evaluation.errors import InvalidTask, RunnerError
+from gpu_runner.evaluation.errors import DeviceLost, InvalidTask, RunnerError
 from gpu_runner.evaluation.pool import LocalPool, open_pool
 from gpu_runner.evaluation.settings import EvaluationSettings
 
@@ -241,7 +241,10 @@ def _pool(
     except ValueError as error:
         _usage(str(error))
     with _our_failures():
-        pool = open_pool(settings)
+        try:
+            pool = open_pool(settings)
+        except DeviceLost as error:
+            _usage(str(error))
     try:
         yield pool
     finally:

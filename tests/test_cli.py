@@ -76,6 +76,13 @@ def test_options_out_of_their_range_are_wrong_usage(
     assert answer.stderr
 
 
+def test_a_device_that_is_not_there_is_named_with_those_that_are(task: Path) -> None:
+    answer = run("evaluate", task, task, "--device", "cuda:7")
+
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert "this machine has: cpu" in answer.stderr
+
+
 def test_an_unknown_model_profile_is_wrong_usage(tmp_path: Path, task: Path) -> None:
     answer = run("evolve", task, "--out", tmp_path / "out", "--model", "absent")
 
