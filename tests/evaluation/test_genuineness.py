@@ -8,7 +8,7 @@ import torch
 
 from gpu_runner.core.verdicts import Track
 from gpu_runner.evaluation.child import dispatch, genuineness
-from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Ran
+from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Operation, Ran
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,7 +36,7 @@ def guilty(source: str, track: Track = Track.OWN_KERNELS) -> list[str]:
         exec(source, scope)
     recorder.add_hidden(profile)
     operations = recorder.operations([scope["y"]])
-    return [op.name for op in operations if genuineness._is_forbidden(op, track)]
+    return [op.name for op in operations if genuineness.is_forbidden(op, track)]
 
 
 @pytest.mark.parametrize(
@@ -138,3 +138,15 @@ def test_the_reference_weighs_more_than_tampering() -> None:
     found = genuineness.hooks(seen)
 
     assert [(f.kind, f.location.line) for f in found] == [("uses_reference", 9), ("tampering", 3)]
+
+
+@pytest.mark.parametrize("has_floats", [True, False])
+def test_integer_arithmetic_is_the_work_where_there_is_nothing_else(has_floats: bool) -> None:
+    step = Operation(
+        name="aten::cumsum", group="integer", calls=1, reaches_output=True, from_inputs=True
+    )
+    run = ran(Launch(kernel="copy", grid=(1,)), operations=(step,))
+
+    found = genuineness.torch_computes([run], Track.OWN_KERNELS, has_floats=has_floats)
+
+    assert (found is None) is has_floats

@@ -94,6 +94,16 @@ def test_a_correct_candidate_has_a_modelled_time_and_names_it_so(pool: LocalPool
     ]
 
 
+def test_the_users_own_kernel_is_a_named_baseline(pool: LocalPool) -> None:
+    wasteful = model("return doubled(doubled(doubled(x)))")
+
+    evaluation = pool.evaluate(task(SCALE, baseline_source=wasteful), model("return doubled(x)"))
+
+    assert evaluation.is_correct, told(evaluation)
+    assert evaluation.speedup.user is not None
+    assert evaluation.speedup.user.ratio == pytest.approx(3.0, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("reference", "source", "reason"),
     [(SCALE, FULL_SIZE_ONLY, "1024"), (DOUBLE, ASSEMBLY, "assembly")],

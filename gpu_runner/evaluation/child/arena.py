@@ -162,6 +162,11 @@ class Arena:
         lent.seal()
         return lent
 
+    @property
+    def has_floats(self) -> bool:
+        """Whether any input is a floating-point or complex tensor."""
+        return any(t.dtype.is_floating_point or t.dtype.is_complex for t in self.sets[0])
+
     def lend_inputs(self, link: PlayerLink) -> Stored | Failed:
         """Lend a player the input sets, read only."""
         request = Adopt(trees=self.described.trees, buffers=self.described.buffers)

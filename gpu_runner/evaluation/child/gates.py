@@ -2,7 +2,7 @@
 
 import ast
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,13 @@ from gpu_runner.evaluation.protocol import (
     Failed,
     Load,
     Loaded,
+    Model,
     Modelled,
     Placed,
 )
 
 SMALLEST_LITERAL = 16
+MODEL_S = 90.0
 
 
 class Compilation:
@@ -206,6 +208,50 @@ def places_of(arena: Arena) -> Modelled:
 
 
 # Modelled time
+
+
+@dataclass(frozen=True)
+class FullSizeCall:
+    """What one module launches and asks of torch at full size, and its compiled kernels."""
+
+    modelled: Modelled
+    kernels: list[CompiledKernel]
+
+
+def full_size_call(
+    source: str,
+    spec: TaskSpec,
+    task: Modelled,
+    deadlines: Deadlines,
+    new_player: Callable[..., PlayerLink],
+) -> FullSizeCall | None:
+    """For a module of the user's own that is no candidate now; None where it fails."""
+    compilation = Compilation(new_player("compile", "baseline"), spec, task, deadlines)
+    link = new_player("interpreter", "baseline")
+    try:
+        compilation.start(source)
+        request = Load(source=source, role="baseline", device="cpu", target=spec.target)
+        answer: Any = link.ask(request, Loaded, deadlines.imports)
+        compilation.proceed()
+        if not isinstance(answer, Failed):
+            answer = link.ask(model_request(task), Modelled, MODEL_S)
+        compilation.finish()
+        return None if isinstance(answer, Failed) else FullSizeCall(answer, compilation.kernels)
+    except PlayerLost:
+        return None
+    finally:
+        link.close()
+        compilation.close()
+
+
+def model_request(task: Modelled) -> Model:
+    return Model(
+        seed=0,
+        init=task.init,
+        init_places=task.init_places,
+        inputs=task.inputs,
+        places=task.places,
+    )
 
 
 def modelled(

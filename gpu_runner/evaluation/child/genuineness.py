@@ -61,9 +61,20 @@ def hooks(accusations: Iterable[Accusation]) -> list[Finding]:
     return found
 
 
-def torch_computes(runs: Sequence[Ran], track: Track) -> Finding | None:
-    """Floating-point computation by torch or a package, on the way from the inputs to the output."""
-    guilty = [op for run in runs for op in run.operations if _is_forbidden(op, track)]
+def torch_computes(runs: Sequence[Ran], track: Track, *, has_floats: bool = True) -> Finding | None:
+    """Computation by torch or a package, on the way from the inputs to the output.
+
+    Args:
+        has_floats: whether the task's inputs hold floating-point numbers; only where none do, integer
+            arithmetic is the work itself and not mere indexing.
+    """
+    guilty = [
+        op
+        for run in runs
+        for op in run.operations
+        if is_forbidden(op, track)
+        or (not has_floats and op.group == "integer" and op.from_inputs and op.reaches_output)
+    ]
     if not guilty:
         return _foreign_launches(runs)
     largest = max(guilty, key=lambda op: op.elements)
@@ -86,7 +97,7 @@ def torch_computes(runs: Sequence[Ran], track: Track) -> Finding | None:
     return accuse("torch_computes", title, evidence, Source.PLAYER, largest.line)
 
 
-def _is_forbidden(op: Operation, track: Track) -> bool:
+def is_forbidden(op: Operation, track: Track) -> bool:
     if not op.reaches_output or not op.from_inputs:
         return False
     if op.group == "library":

@@ -45,8 +45,6 @@ from gpu_runner.evaluation.protocol import Failed, Load, Loaded, Model, Modelled
 if TYPE_CHECKING:
     from gpu_runner.evaluation.child.measuring import Company
 
-MODEL_TIMEOUT_S = 90.0
-
 
 def main(channel: Channel, fds: list[int]) -> None:
     """Answer the pool's questions until it closes the channel."""
@@ -110,6 +108,8 @@ class OpenTask:
         self.probe_values: dict[str, int] = {}
         self.modelled: Modelled | None = None
         self._model_failure = ""
+        self._user: gates.FullSizeCall | None = None
+        self._is_user_known = False
         self._open()
         self.report = self._report()
 
@@ -159,7 +159,7 @@ class OpenTask:
 
     def _finish_model(self, link: PlayerLink) -> None:
         try:
-            answer = link.answer(Modelled, MODEL_TIMEOUT_S)
+            answer = link.answer(Modelled, gates.MODEL_S)
         except PlayerLost as lost:
             self._model_failure = lost.detail
             return
@@ -217,6 +217,16 @@ class OpenTask:
 
     def stage(self, stage: Stage) -> None:
         self._pool.stage(stage.value)
+
+    def user_baseline(self) -> gates.FullSizeCall | None:
+        """The user's own kernel at full size, asked for once; None where there is none or it fails."""
+        source = self.spec.baseline_source
+        if source and self.modelled is not None and not self._is_user_known:
+            self._is_user_known = True
+            self._user = gates.full_size_call(
+                source, self.spec, self.modelled, self.deadlines, self.new_player
+            )
+        return self._user
 
     def aligned_arena(self) -> Arena | None:
         """A probe whose sizes are as divisible as the full ones; None where that is no other task."""
@@ -407,15 +417,9 @@ class _Run:
         task_model = self.task.modelled
         if task_model is None:
             return None
-        request = Model(
-            seed=contestant.arena.seed,
-            init=task_model.init,
-            init_places=task_model.init_places,
-            inputs=task_model.inputs,
-            places=task_model.places,
-        )
+        request = gates.model_request(task_model)
         try:
-            answer = contestant.link.ask(request, Modelled, MODEL_TIMEOUT_S)
+            answer = contestant.link.ask(request, Modelled, gates.MODEL_S)
         except PlayerLost as lost:
             raise trials.why_lost(lost, Stage.TIMING, "call") from lost
         if isinstance(answer, Failed):
@@ -450,11 +454,24 @@ class _Run:
         self.timing = Timing(device_us=candidate.us, call_us=None, n=0)
         self.baselines = Baselines(eager=Timing(device_us=reference.us, n=0))
         self.speedup = Speedup(eager=Ratio(ratio=reference.us / candidate.us))
+        self._model_user(candidate.us)
         self.profile = {
             "candidate": candidate.as_json(),
             "eager": reference.as_json(),
             "kernels": [gates.facts_of(kernel) for kernel in kernels],
         }
+
+    def _model_user(self, candidate_us: float) -> None:
+        call = self.task.user_baseline()
+        if call is None:
+            return
+        target = TARGETS[self.task.spec.target]
+        user = gates.modelled(call.modelled, call.kernels, target, self._policy_arena())
+        if user is not None:
+            time = Timing(device_us=user.us, n=0)
+            self.baselines = self.baselines.model_copy(update={"user": time})
+            ratio = Ratio(ratio=user.us / candidate_us)
+            self.speedup = self.speedup.model_copy(update={"user": ratio})
 
     # On a GPU
 

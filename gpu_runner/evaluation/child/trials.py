@@ -192,7 +192,7 @@ def trials(contestant: Contestant) -> None:
     plans: list[dict[str, Any]] = [{"audit": True}, {"watched": False}]
     plans += [{"poison": "nan"} for _ in range(TRIALS - 1 - len(plans))]
     for number, plan in enumerate(plans):
-        if number and spent > TRIALS_BUDGET_S:
+        if number and spent > TRIALS_BUDGET_S * (2 if number == 1 else 1):
             break
         spent += trial(contestant, arena.mixer.next(), **plan)
     for kind in STRUCTURED:
@@ -620,7 +620,7 @@ def _all_bytes(lent: Lent) -> Any:
 def genuine(contestant: Contestant, track: Track) -> None:
     """Raises Stop(cheating) unless own kernels made the output. The last thing asked of the player."""
     runs = [run for run in contestant.runs if run.operations or run.launches]
-    found = genuineness.torch_computes(runs, track)
+    found = genuineness.torch_computes(runs, track, has_floats=contestant.arena.has_floats)
     if found is None:
         defined = contestant.loaded.kernels if contestant.loaded else ()
         found = genuineness.no_launch(runs, defined)
