@@ -119,7 +119,7 @@ def _comments(text: str) -> dict[int, list[str]]:
             pending = [name.strip() for name in names.split(",") if name.strip()]
         elif pending and stripped and not stripped.startswith("#"):
             found[number] = pending
-            if not re.match(r"\w+_[xyr]\w*numel = |raw_stream", stripped):
+            if not re.match(r"\w+_[xyr]\w*numel = |\w*stream\w* = ", stripped):
                 pending = []
     return found
 
@@ -181,7 +181,7 @@ def _read_call(
                 if isinstance(node, ast.With):
                     raise Refused("the compiler's program switches devices")
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                if name.startswith("raw_stream"):
+                if _called(value) == "get_raw_stream":
                     continue
                 steps.append(_read_assignment(name, value, comments.get(node.lineno, [])))
             case ast.Expr(value=ast.Call() as call):
