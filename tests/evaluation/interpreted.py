@@ -306,7 +306,10 @@ def atomics():
 
 @case
 def too_large_grid():
-    return watched(lambda: k.all_write_the_same[(1, 70_000)](torch.zeros(16), BLOCK=16))
+    o = torch.zeros(16)
+    with interpreter.session() as seen, contextlib.suppress(RuntimeError):
+        k.all_write_the_same[(1, 70_000)](o, BLOCK=16)
+    return {"findings": seen.findings, "sum": float(o.sum())}
 
 
 @case

@@ -211,9 +211,10 @@ def test_host_code_meets_a_gpu_and_we_do_not(seen: dict[str, Any]) -> None:
     assert not case["is_cuda"]
 
 
-def test_an_impossible_grid_is_found(seen: dict[str, Any]) -> None:
+def test_an_impossible_grid_is_refused(seen: dict[str, Any]) -> None:
     kinds = [finding["kind"] for finding in seen["too_large_grid"]["findings"]]
     assert kinds == ["launch"]
+    assert seen["too_large_grid"]["sum"] == 0.0
 
 
 def test_a_warmed_up_kernel_can_be_launched(seen: dict[str, Any]) -> None:

@@ -189,21 +189,29 @@ def _grid_size(size: Any) -> int:
 
 
 def _check_grid(launch: Launch) -> None:
+    """Refuse a grid as the driver does, before anything runs.
+
+    Raises:
+        RuntimeError: a dimension is negative or beyond what any GPU launches.
+    """
     for size, most, axis in zip(launch.grid, (2**31 - 1, 65535, 65535), "xyz", strict=True):
-        if not 0 <= size <= most:
-            active().report(
-                size,
-                kind="launch",
-                access="grid",
-                kernel=launch.kernel,
-                line=candidate_line(sys._getframe(1)),
-                tensor=None,
-                index=size,
-                extent=most,
-                program=[0, 0, 0],
-                certain=True,
-                detail=f"grid dimension {axis} is {size}, at most {most} are possible",
-            )
+        if 0 <= size <= most:
+            continue
+        detail = f"grid dimension {axis} is {size}, at most {most} are possible"
+        active().report(
+            size,
+            kind="launch",
+            access="grid",
+            kernel=launch.kernel,
+            line=candidate_line(sys._getframe(1)),
+            tensor=None,
+            index=size,
+            extent=most,
+            program=[0, 0, 0],
+            certain=True,
+            detail=detail,
+        )
+        raise RuntimeError(f"invalid argument: {detail}")
 
 
 class _attributed:
