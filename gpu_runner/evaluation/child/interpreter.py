@@ -36,7 +36,7 @@ import torch
 import triton
 import triton.language as tl
 import triton.runtime.interpreter as base
-from triton.runtime.errors import InterpreterError
+from triton.runtime.errors import InterpreterError, OutOfResources
 
 from gpu_runner.core.targets import TARGETS, Target
 from gpu_runner.evaluation.child import autotune, builder, libdevice, stand_in
@@ -192,7 +192,7 @@ def _check_grid(launch: Launch) -> None:
     """Refuse a grid as the driver does, before anything runs.
 
     Raises:
-        RuntimeError: a dimension is negative or beyond what any GPU launches.
+        OutOfResources: a dimension is negative or beyond what any GPU launches.
     """
     for size, most, axis in zip(launch.grid, (2**31 - 1, 65535, 65535), "xyz", strict=True):
         if 0 <= size <= most:
@@ -211,7 +211,7 @@ def _check_grid(launch: Launch) -> None:
             certain=True,
             detail=detail,
         )
-        raise RuntimeError(f"invalid argument: {detail}")
+        raise OutOfResources(size, most, f"grid dimension {axis}")
 
 
 class _attributed:
