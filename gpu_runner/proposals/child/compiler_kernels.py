@@ -380,7 +380,12 @@ class KernelRewriter:
             keywords = [ast.keyword("mask", mask)]
             keywords += [k for k in node.keywords if k.arg == "other"]
         if self.kernel.kind == "reduction":
-            keywords += [k for k in node.keywords if k.arg == "eviction_policy"]
+            # "evict_last" is left out: with symbolic sizes it is also chosen for what is read only once.
+            keywords += [
+                k
+                for k in node.keywords
+                if k.arg == "eviction_policy" and same(k.value, ast.Constant("evict_first"))
+            ]
         return ast.Call(node.func, arguments, keywords)
 
     def _where(self, node: ast.Call) -> ast.expr | None:
