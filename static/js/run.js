@@ -9,7 +9,7 @@
   const waiting = document.getElementById("feed-waiting");
   const chart = foundry.chart(document.getElementById("curve"), start.points);
   const WORDS = { live: "live", resuming: "reconnecting, will resume", polling: "no socket, asking every 5 s",
-    stale: "no sign of life from the server", lost: "disconnected", ended: "finished", connecting: "connecting" };
+    stale: "no sign of life from the server", lost: "disconnected", ended: "over", connecting: "connecting" };
 
   let seq = start.since;
   let over = start.over;
@@ -71,7 +71,13 @@
     if (frame.kind === "end") finish();
   }
 
-  const refreshControls = () => htmx.ajax("GET", start.controls, { target: "#run-controls", swap: "outerHTML" });
+  async function refreshControls() {
+    try {
+      await htmx.ajax("GET", start.controls, { target: "#run-controls", swap: "outerHTML" });
+    } catch {
+      // The server went away; the next event of the run's state asks again.
+    }
+  }
 
   function finish() {
     over = true;

@@ -17,6 +17,7 @@ FLAGS = (
 ).split()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker runs them all: they share two sites and one browser."""
     for item in items:
@@ -81,7 +82,12 @@ class Watched:
 
     def _console(self, message: ConsoleMessage) -> None:
         # What a killed server looks like from here; a test that kills one looks at the page itself.
-        expected = ("Failed to load resource", "WebSocket connection", "htmx:ws:error")
+        expected = (
+            "Failed to load resource",
+            "Failed to fetch",
+            "WebSocket connection",
+            "htmx:ws:error",
+        )
         if message.type == "error" and not any(words in message.text for words in expected):
             self.wrongs.append(f"console: {message.text}")
 
