@@ -29,7 +29,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None,
+) -> Iterator[None]:
     """A file or database that no other test session on this machine uses, visible to other processes."""
     from django.conf import settings
 
@@ -47,6 +49,10 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: N
     if connections["default"].vendor == "postgresql":
         # A test's database need not survive the machine.
         settings_dict.setdefault("OPTIONS", {})["options"] = "-c synchronous_commit=off"
+    yield
+    # What SQLite leaves beside a database that was deleted while a thread still held it.
+    for leftover in _VAR.glob(f"{Path(name).name}-*"):
+        leftover.unlink()
 
 
 @pytest.fixture(scope="session")
