@@ -15,6 +15,7 @@ from gpu_runner.proposals import compiler
 from gpu_runner.proposals.child.compiler_capture import VARIANTS, Refused
 from gpu_runner.proposals.child.compiler_class import model_shell
 from gpu_runner.proposals.child.compiler_kernels import KernelRewriter, PlainKernel
+from gpu_runner.proposals.child.compiler_launch import block_sizes
 from gpu_runner.proposals.child.compiler_program import Kernel
 from gpu_runner.proposals.child.compiler_sizes import Sizes, told_apart
 from gpu_runner.proposals.child.compiler_text import expression, layout, simplify_sizes
@@ -326,7 +327,7 @@ def rewritten(
     parameters = ", ".join([*arguments, *(f"{block}: tl.constexpr" for block in blocks)])
     tree = ast.parse(f"def kernel({parameters}):\n{body}").body[0]
     assert isinstance(tree, ast.FunctionDef)
-    kernel = Kernel("kernel", tree, [], kind, hints, "INNER", arguments, ["softmax"])
+    kernel = Kernel("kernel", tree, [], kind, hints, arguments, ["softmax"])
     names = {"in_ptr0": "x", "out_ptr0": "output", "ks0": "width", "xnumel": "numel"}
     host = [names.get(name, name) for name in arguments]
     return KernelRewriter(kernel, "plain", host, host, floats).rewrite()
@@ -403,6 +404,15 @@ def test_a_reduction_masks_what_is_not_masked_already() -> None:
     assert "tl.maximum(largest, total, propagate_nan=tl.PropagateNan.ALL)" in kernel.text
     assert list(kernel.blocks) == ["BLOCK_ROWS", "BLOCK_COLS"]
     assert kernel.axes == ["BLOCK_ROWS"]
+
+
+def test_first_blocks_follow_the_contiguous_dimension() -> None:
+    extents = {"BLOCK_ROWS": 4096, "BLOCK_COLS": 512}
+    along = rewritten(REDUCTION, F32, {"x": 4096, "r0_": 512}, "reduction")
+    across_body = REDUCTION.replace("r0_1 + ks0*xindex", "ks0*r0_1 + xindex")
+    across = rewritten(across_body, F32, {"x": 4096, "r0_": 512}, "reduction")
+    assert block_sizes(along, extents) == {"BLOCK_ROWS": 1, "BLOCK_COLS": 512, "num_warps": 8}
+    assert block_sizes(across, extents) == {"BLOCK_ROWS": 64, "BLOCK_COLS": 32, "num_warps": 4}
 
 
 def test_a_helper_that_is_not_known_is_refused() -> None:

@@ -468,7 +468,7 @@ class _Module:
             floats = self.captured.floats
             rewriter = KernelRewriter(source, name, wishes, host, floats)
             self.kernels[step.kernel] = rewriter.rewrite()
-        self._launch_lines(self.kernels[step.kernel], source.hint, host, raw)
+        self._launch_lines(self.kernels[step.kernel], host, raw)
 
     def _by_layout(self, text: str, tensors: Sequence[Tensor]) -> str:
         """A product of sizes as the number of elements or the stride of one of the launch's tensors."""
@@ -504,9 +504,7 @@ class _Module:
             self.lines.append(f"{name} = {text}")
         return self.extents[text]
 
-    def _launch_lines(
-        self, kernel: PlainKernel, hint: str, host: Sequence[str], raw: Sequence[str]
-    ) -> None:
+    def _launch_lines(self, kernel: PlainKernel, host: Sequence[str], raw: Sequence[str]) -> None:
         extents = {block: _filled(extent, host) for block, extent in kernel.blocks.items()}
         sizes = {block: _filled(extent, raw) for block, extent in kernel.blocks.items()}
         at_full = {block: self._evaluate(text, self.full) for block, text in sizes.items()}
@@ -514,7 +512,7 @@ class _Module:
             host[p.source] if isinstance(p.source, int) else _filled(ast.unparse(p.source), host)
             for p in kernel.parameters
         ]
-        options = block_sizes(kernel, at_full, hint)
+        options = block_sizes(kernel, at_full)
         for block, extent in extents.items():
             if options[block] == "whole":
                 options[block] = f"triton.next_power_of_2({extent})"

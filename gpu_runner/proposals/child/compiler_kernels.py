@@ -63,6 +63,7 @@ class PlainKernel:
 
     `extents` gives the number of elements along each block parameter as host code with the launch's arguments as
     `_0`, `_1`, ...; `axes` are the block parameters that the grid runs over, in the grid's order.
+    `reads_along_rows`: whether a reduction's neighbouring columns are neighbours in memory.
     """
 
     name: str
@@ -71,6 +72,7 @@ class PlainKernel:
     kind: str
     axes: list[str]
     blocks: dict[str, str]
+    reads_along_rows: bool = True
     helpers: dict[str, str] = field(default_factory=dict)
     needs_libdevice: bool = False
 
@@ -645,6 +647,7 @@ class KernelRewriter:
             kind=self.kernel.kind,
             axes=[new[f"{a.upper()}BLOCK"] for a in self.axes if not a.startswith("r")],
             blocks={block: self._extent(axis) for block, axis in blocks.items()},
+            reads_along_rows=_reads_along(body, "cols"),
             helpers=self.helpers,
             needs_libdevice=self.needs_libdevice
             and "libdevice." in ast.unparse(ast.Module(body, [])),
@@ -824,6 +827,24 @@ def _flat_sum(start: ast.expr, rest: ast.expr) -> ast.expr:
     if isinstance(rest, ast.BinOp) and isinstance(rest.op, ast.Add):
         return ast.BinOp(_flat_sum(start, rest.left), ast.Add(), rest.right)
     return ast.BinOp(start, ast.Add(), rest)
+
+
+def _reads_along(nodes: Sequence[ast.stmt], index: str) -> bool:
+    """Whether a load's address has the index as a term of its own, so with stride 1."""
+    reads = [
+        call
+        for node in _walk(nodes)
+        if isinstance(node, ast.Assign)
+        for call in ast.walk(node.value)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "tl.load"
+    ]
+    return any(index in _sum_terms(call.args[0]) for call in reads)
+
+
+def _sum_terms(node: ast.expr) -> list[str]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        return [*_sum_terms(node.left), *_sum_terms(node.right)]
+    return [ast.unparse(node)]
 
 
 def _plain_scan(combine: ast.FunctionDef) -> str | None:

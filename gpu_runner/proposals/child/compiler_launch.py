@@ -7,12 +7,11 @@ from gpu_runner.proposals.child.compiler_kernels import PlainKernel
 _ELEMENTS_PER_THREAD = 16
 
 
-def block_sizes(kernel: PlainKernel, extents: Mapping[str, int], hint: str) -> dict[str, object]:
+def block_sizes(kernel: PlainKernel, extents: Mapping[str, int]) -> dict[str, object]:
     """Keyword arguments of a launch. "whole" stands for the power of two that covers the extent.
 
     Args:
         extents: elements along every block parameter at full size.
-        hint: inductor's word for which dimension of a reduction is contiguous: INNER or OUTER.
     """
     if kernel.kind == "pointwise":
         return _pointwise(list(extents), extents)
@@ -20,10 +19,11 @@ def block_sizes(kernel: PlainKernel, extents: Mapping[str, int], hint: str) -> d
     blocks: dict[str, object] = dict.fromkeys(outer, 1)
     if kernel.kind == "persistent_reduction":
         whole = _power(extents[cols])
-        count = _clamp(2048 // whole, 1, min(64, _power(extents[rows])))
+        least = 1 if kernel.reads_along_rows else 32
+        count = _clamp(2048 // whole, least, min(64, _power(extents[rows])))
         blocks |= {rows: count, cols: "whole"}
         return blocks | {"num_warps": _warps(count * whole)}
-    if hint.startswith("OUTER"):
+    if not kernel.reads_along_rows:
         blocks |= {rows: min(64, _power(extents[rows])), cols: min(32, _power(extents[cols]))}
         return blocks | {"num_warps": 4}
     blocks |= {rows: 1, cols: min(4096, _power(extents[cols]))}

@@ -22,7 +22,6 @@ class Kernel:
     helpers: list[ast.FunctionDef]
     kind: str
     size_hints: dict[str, int]
-    hint: str
     signature: dict[str, str]
     operations: list[str]
 
@@ -142,14 +141,12 @@ def _read_kernel(call: ast.expr, operations: list[str]) -> Kernel:
     kind = _called(heuristics).removeprefix("triton_heuristics.")
     if kind not in ("pointwise", "reduction", "persistent_reduction"):
         raise Refused(f"the compiler chose a {kind.replace('_', ' ')}, which needs its runtime")
-    hint = keywords.get("reduction_hint")
     return Kernel(
         name=name,
         tree=tree,
         helpers=[function for function in functions if function is not tree],
         kind=kind,
         size_hints=ast.literal_eval(keywords["size_hints"]),
-        hint=hint.attr if isinstance(hint, ast.Attribute) else "",
         signature=_signature(keywords["triton_meta"]),
         operations=operations,
     )
