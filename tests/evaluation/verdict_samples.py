@@ -324,7 +324,7 @@ class ModelNew(nn.Module):
         "compile",
         DOUBLE,
         model(
-            LAUNCH,
+            "y = torch.empty_like(x)\nown[(1,)](x, y, x.numel(), BLOCK=2048)\nreturn y",
             kernel(
                 "v = tl.load(x + i, mask=i < n)\n"
                 "for k in tl.static_range(30000):\n"
