@@ -99,7 +99,7 @@ USE_TZ = True
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-# Served from where they lie: nothing to collect on a start, and a changed file shows at once.
+# Served from where they lie: nothing to collect on a start. A changed file needs a restart, unless DEBUG is set.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_MAX_AGE = 600

@@ -140,7 +140,7 @@ def _kernels() -> Iterator[Check]:
 
 def _kernel(pool: LocalPool, name: str, function: str, nursery: str) -> Check:
     try:
-        answer = pool.call(f"{CHECKS_ENTRY}:{function}", {}, nursery=nursery, timeout_s=120)  # type: ignore[arg-type]
+        answer = pool.call(f"{CHECKS_ENTRY}:{function}", {}, nursery=nursery, timeout_s=120)
     except ChildFailed as error:
         return Check(name, False, error.detail, INSTALL)
     return Check(name, True, str(answer["detail"]))
