@@ -22,7 +22,7 @@ from gpu_runner.proposals.child.compiler_text import expression, layout, simplif
 from tests.proposals.compiled import COMPARE, EXAMPLES, compiled, example, files, request
 from tests.proposals.interpreted import run_script
 
-TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
+TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 8e-2}
 """Largest error of a candidate in units of the result's rms; half precision rounds large values more than that."""
 
 
