@@ -22,11 +22,13 @@ class Scripted:
     waits: bool = False
     noise_us: float = 0.0
     log: list[str] = field(default_factory=list)
+    most_calls: int = 0
 
     def place(self, seed: int) -> None:
         self.log.append(self.name)
 
     def window(self, calls: int, seed: int) -> Window:
+        self.most_calls = max(self.most_calls, calls)
         spent_us = calls * (self.true_us + OVERHEAD_US)
         jitter_us = random.Random(seed).gauss(0, self.noise_us) * calls
         return Window((self.claimed_us,) * calls, spent_us + jitter_us, is_gated=not self.waits)
@@ -87,6 +89,14 @@ def test_players_take_turns_forwards_and_backwards() -> None:
 
     blocks = [tuple(log[start : start + 3]) for start in range(3, len(log), 3)]
     assert blocks == [("a", "b", "idle"), ("idle", "b", "a")] * 3
+
+
+def test_slow_players_are_not_called_often_because_the_idle_one_is_quick() -> None:
+    slow = Scripted("candidate", 5_000.0, 5_000.0)
+
+    measure([slow], idle(), random.Random(0), PLAN)
+
+    assert slow.most_calls == PLAN.fewest_calls
 
 
 @pytest.mark.parametrize(("quickest_us", "calls"), [(70.0, 40), (200.0, 20), (10_000.0, 10)])

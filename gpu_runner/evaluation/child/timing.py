@@ -130,7 +130,7 @@ def measure(
         By the players' names. Nothing is dropped and nothing is averaged.
     """
     everybody = [*players, noop]
-    calls = plan.calls(_warm_up(everybody, rng, plan))
+    calls = plan.calls(_warm_up(players, noop, rng, plan))
     windows: dict[str, list[Window]] = {player.name: [] for player in everybody}
     for block in range(plan.blocks):
         for player in everybody if block % 2 == 0 else reversed(everybody):
@@ -148,7 +148,7 @@ def measure(
     }
 
 
-def _warm_up(players: Sequence[Player], rng: random.Random, plan: Plan) -> float:
+def _warm_up(players: Sequence[Player], noop: Player, rng: random.Random, plan: Plan) -> float:
     """Bring the clocks up: a 5 us kernel is 70 % off until they are.
 
     Returns:
@@ -156,8 +156,9 @@ def _warm_up(players: Sequence[Player], rng: random.Random, plan: Plan) -> float
     """
     deadline = time.monotonic() + plan.warm_up_s
     quickest_us = math.inf
-    for player in players:
+    for player in (*players, noop):
         player.place(rng.randrange(1 << 30))
+    noop.window(plan.fewest_calls, rng.randrange(1 << 30))
     while time.monotonic() < deadline or quickest_us == math.inf:
         for player in players:
             window = player.window(plan.fewest_calls, rng.randrange(1 << 30))
