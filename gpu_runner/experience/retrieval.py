@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import bm25s
-
 from gpu_runner.core.entries import Entry, EntryContent, EntryKind, EntryState
 from gpu_runner.core.targets import TARGETS
 from gpu_runner.experience.queries import Query
+from gpu_runner.experience.without_jax import bm25s
 
 SHARE_WITHOUT: Final = 0.25
 """Share of proposals that go without entries, so that the library's worth can be estimated."""

@@ -46,30 +46,45 @@ def test_an_honest_player_is_believed_and_its_samples_are_kept_by_block() -> Non
 
     samples = measure([honest], idle(), random.Random(0), PLAN)["candidate"]
 
-    assert not samples.is_short_of_claims
+    assert not samples.is_doubted
     assert len(samples.blocks_us) == 6
     assert {time for block in samples.blocks_us for time in block} == {40.0}
     assert samples.call_us == (60.0,) * PLAN.host_calls
 
 
-@pytest.mark.parametrize(("true_us", "claimed_us"), [(40.0, 4.0), (5.0, 0.005), (2_000.0, 1_800.0)])
-def test_claims_below_the_judges_clock_are_noticed(true_us: float, claimed_us: float) -> None:
+@pytest.mark.parametrize(("true_us", "claimed_us"), [(80.0, 4.0), (60.0, 0.06), (2_000.0, 900.0)])
+def test_claims_far_below_the_judges_clock_are_forged(true_us: float, claimed_us: float) -> None:
     liar = Scripted("candidate", true_us, claimed_us)
 
-    assert measure([liar], idle(), random.Random(0), PLAN)["candidate"].is_short_of_claims
+    assert measure([liar], idle(), random.Random(0), PLAN)["candidate"].is_forged
+
+
+@pytest.mark.parametrize(
+    ("true_us", "claimed_us"), [(40.0, 30.0), (5.0, 0.005), (2_000.0, 1_800.0)]
+)
+def test_claims_a_little_below_the_judges_clock_gain_nothing_and_accuse_nobody(
+    true_us: float, claimed_us: float
+) -> None:
+    player = Scripted("candidate", true_us, claimed_us)
+
+    samples = measure([player], idle(), random.Random(0), PLAN)["candidate"]
+
+    assert samples.is_doubted
+    assert not samples.is_forged
+    assert samples.by_the_judge().claimed_us == pytest.approx(true_us)
 
 
 def test_claims_above_the_judges_clock_accuse_nobody() -> None:
     modest = Scripted("candidate", 40.0, 60.0)
 
-    assert not measure([modest], idle(), random.Random(0), PLAN)["candidate"].is_short_of_claims
+    assert not measure([modest], idle(), random.Random(0), PLAN)["candidate"].is_doubted
 
 
 def test_a_noisy_host_accuses_nobody() -> None:
     for seed in range(40):
         honest = Scripted("candidate", 5.0, 5.0, noise_us=15.0)
         samples = measure([honest], idle(noise_us=15.0), random.Random(seed), PLAN)
-        assert not samples["candidate"].is_short_of_claims
+        assert not samples["candidate"].is_doubted
 
 
 def test_who_waits_for_the_device_is_timed_by_the_judges_clock() -> None:

@@ -178,7 +178,10 @@ def measure(
     if found:
         raise Stop(Verdict.CHEATING, found[0])
     own = samples["candidate"]
-    _believe(own)
+    if own.is_forged:
+        raise _forgery(own)
+    if own.is_doubted:
+        own = samples["candidate"] = own.by_the_judge()
     _check_kept(arena, candidate.kept)
     times = {name: _timing(s) for name, s in samples.items()}
     ratios = {
@@ -196,7 +199,7 @@ def _samples(
     """Taken a second time before anybody is called a liar: a busy host is no forgery."""
     players = [company.eager, candidate, *company.others]
     samples = timing.measure(players, company.idle, rng)
-    if samples["candidate"].is_short_of_claims:
+    if samples["candidate"].is_doubted:
         samples = timing.measure(players, company.idle, rng)
     return samples
 
@@ -286,10 +289,8 @@ def _warm(link: PlayerLink, arena: Arena) -> None:
         raise DeviceLost(f"{answer.error}: {answer.message}")
 
 
-def _believe(samples: timing.Samples) -> None:
+def _forgery(samples: timing.Samples) -> Stop:
     """The claims must fill the judge's own window; claims beyond it harm nobody but the candidate."""
-    if not samples.is_short_of_claims:
-        return
     evidence = {
         "claimed_us": samples.claimed_us,
         "excess_us": samples.excess_us,
@@ -300,10 +301,8 @@ def _believe(samples: timing.Samples) -> None:
     title = (
         f"calls took {samples.excess_us:+.1f} us more by the judge's clock than the claimed times"
     )
-    raise Stop(
-        Verdict.CHEATING,
-        genuineness.accuse("forged_result", title, dict(evidence), Source.JUDGE),
-    )
+    accusation = genuineness.accuse("forged_result", title, dict(evidence), Source.JUDGE)
+    return Stop(Verdict.CHEATING, accusation)
 
 
 def _check_kept(arena: Arena, kept: Sequence[tuple[Composition, list[torch.Tensor]]]) -> None:

@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Final, Protocol
 
@@ -23,6 +23,9 @@ FLUSH_BYTES: Final = 256 << 20
 CLAIM_SHARE: Final = 0.03
 OVERHEAD_SHARE: Final = 0.03
 CALL_SLACK_US: Final = 3.0
+GROSS_SHARE: Final = 0.3
+GROSS_SLACK_US: Final = 20.0
+"""Claims this much short are a forgery. Short by less, a busy host may be the cause: then the judge's own clock is the time."""
 NOISE_WIDTH: Final = 4.0
 """Standard deviations of the idle player's windows that a claim may be off: the host's noise, which no candidate moves."""
 
@@ -61,9 +64,11 @@ class Window:
     is_gated: bool
 
     def times_us(self, overhead_us: float) -> tuple[float, ...]:
-        """Per call: the claims where the judge could check them, else the judge's own, `overhead_us` a call taken off."""
-        if self.is_gated:
-            return self.claims_us
+        """Per call: the claims where the judge could check them, else the judge's own."""
+        return self.claims_us if self.is_gated else self.judged_us(overhead_us)
+
+    def judged_us(self, overhead_us: float) -> tuple[float, ...]:
+        """Per call by the judge's clock, all equal: its window less `overhead_us` a call, and never less than the claims."""
         calls = len(self.claims_us)
         return (max(self.judge_us / calls - overhead_us, max(self.claims_us)),) * calls
 
@@ -96,6 +101,7 @@ class Samples:
     overhead_us: float
     noise_us: float
     excess_us: float
+    judged_us: tuple[tuple[float, ...], ...]
 
     @property
     def claimed_us(self) -> float:
@@ -112,9 +118,19 @@ class Samples:
         )
 
     @property
-    def is_short_of_claims(self) -> bool:
+    def is_doubted(self) -> bool:
         """Whether more time went by than was claimed; the other way round only the player itself is the loser."""
         return self.excess_us > self.allowed_us
+
+    @property
+    def is_forged(self) -> bool:
+        """Whether so much more time went by that no host explains it."""
+        gross_us = GROSS_SHARE * (self.claimed_us + self.excess_us) + GROSS_SLACK_US
+        return self.is_doubted and self.excess_us > gross_us
+
+    def by_the_judge(self) -> "Samples":
+        """The same with the judge's own times: what is doubted and not forged is published so."""
+        return replace(self, blocks_us=self.judged_us)
 
 
 def measure(
@@ -183,6 +199,7 @@ def _samples(
         overhead_us=overhead_us,
         noise_us=_spread(overheads_us),
         excess_us=median(excesses),
+        judged_us=tuple(window.judged_us(overhead_us) for window in windows),
     )
 
 
