@@ -80,6 +80,16 @@ def test_the_references_own_error_widens_the_tolerance_up_to_a_bound() -> None:
     assert bounded.tolerance.atol_rms == compare.OWN_ERROR_LIMIT
 
 
+@pytest.mark.parametrize(("own", "is_ill"), [(0.0, False), (0.01, False), (0.08, True)])
+def test_where_the_reference_is_far_off_itself_a_failure_would_mean_nothing(
+    own: float, is_ill: bool
+) -> None:
+    truth = normal(N).double()
+    native = (truth + own * compare.rms_of(truth) * torch.eye(1, N)[0]).float()
+
+    assert expect(native, truth, Tolerance(1e-4, 1e-4)).is_ill_conditioned is is_ill
+
+
 def test_a_declared_tolerance_is_not_widened() -> None:
     truth = normal(N).double()
     declared = compare.declared_tolerance({"rtol": 1e-5, "atol": 1e-5})

@@ -80,6 +80,12 @@ class Expected:
     was_replaced: bool = False
 
     @property
+    def is_ill_conditioned(self) -> bool:
+        """Whether the reference itself is so far from float64 that a candidate as good as it could fail."""
+        own = self.own_error_rms
+        return own is not None and OWN_ERROR_FACTOR * own > OWN_ERROR_LIMIT
+
+    @property
     def is_floating(self) -> bool:
         return self.native.dtype.is_floating_point or self.native.dtype.is_complex
 

@@ -225,12 +225,13 @@ def first_call_s(contestant: Contestant) -> float:
 
 
 def _structured(contestant: Contestant, kind: str) -> float:
-    """Ties and extremes of the observed range; only where the reference stays finite."""
+    """Ties and extremes of the observed range; only where the reference stays finite and accurate itself."""
     composition = contestant.arena.mixer.structured(kind)
     if composition is None:
         return 0.0
     ran, truth, outputs = call(contestant, composition)
-    if not all(bool(torch.isfinite(e.truth).all()) for e in truth.outputs if e.is_floating):
+    floating = [e for e in truth.outputs if e.is_floating]
+    if any(e.is_ill_conditioned or not bool(torch.isfinite(e.truth).all()) for e in floating):
         return ran.seconds
     found = _wrong_output(contestant, truth, outputs)
     if found is not None:
