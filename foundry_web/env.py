@@ -81,9 +81,15 @@ def database_settings(environment: Environment) -> dict[str, Any]:
 def secret_key(var: Path) -> str:
     """The installation's key, made on first use and readable by its owner only."""
     path = var / "secret_key"
-    if not path.exists():
-        _make_key(path)
-    key = path.read_text().strip()
+    try:
+        if not path.exists():
+            _make_key(path)
+        key = path.read_text().strip()
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"cannot keep anything in {var}: {error.strerror}. Free some space there, let this user write to it, "
+            "or set FOUNDRY_VAR to another folder"
+        ) from error
     if len(key) < 50:
         raise ImproperlyConfigured(f"{path} holds no key; delete it, and a new one is made")
     return key
@@ -93,9 +99,9 @@ def _make_key(path: Path) -> None:
     """Whole or not at all: several processes may start at once, and the first one's key counts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, draft = tempfile.mkstemp(dir=path.parent)  # mode 0600
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_urlsafe(64))
     try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_urlsafe(64))
         os.link(draft, path)
     except FileExistsError:
         pass

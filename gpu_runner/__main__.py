@@ -183,9 +183,10 @@ def work(
             WorkerSettings.from_environment(),
             **{name: value for name, value in given.items() if value is not None},
         )
+        code = serve(settings)
     except InvalidSetting as error:
         _usage(str(error))
-    raise typer.Exit(serve(settings))
+    raise typer.Exit(code)
 
 
 def _task(

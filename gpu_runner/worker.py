@@ -18,9 +18,11 @@ from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import RunState, Stage
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
-from gpu_runner.settings import WorkerSettings
+from gpu_runner.settings import InvalidSetting, WorkerSettings
 
 if TYPE_CHECKING:
+    from django.db import DatabaseError
+
     from gpu_runner.store import Store
 
 BEAT_S = 3.0
@@ -96,6 +98,8 @@ class Worker:
         self._work_on = work_on
         self._leaving = threading.Event()
         self._gone = threading.Event()
+        self._deadline = threading.Timer(settings.grace_s, self._leave_now)
+        self._deadline.daemon = True
         self._claim: Store | None = None
         self._pool: ClosablePool | None = None
 
@@ -106,9 +110,7 @@ class Worker:
         self._leaving.set()
         if self._claim is not None:
             self._claim.rest()
-        deadline = threading.Timer(self._settings.grace_s, self._leave_now)
-        deadline.daemon = True
-        deadline.start()
+        self._deadline.start()
 
     def _leave_now(self) -> None:
         """The candidate in progress takes too long: its children die with this process, its run goes back to the queue."""
@@ -127,9 +129,12 @@ class Worker:
         os._exit(143)
 
     def run(self) -> None:
+        from django.db import DatabaseError
+
         from gpu_runner import store
 
-        self._runner = store.register(sandbox=self._settings.sandbox, slots=self._settings.slots)
+        if not self._register():
+            return
         heart = threading.Thread(target=self._keep_beating, name="heartbeat", daemon=True)
         heart.start()
         try:
@@ -138,18 +143,53 @@ class Worker:
         finally:
             self._gone.set()
             heart.join(timeout=2 * BEAT_S)
-            store.say_goodbye(self._runner)
+            try:
+                store.say_goodbye(self._runner)
+            except DatabaseError as error:
+                log().warning("left without a word", error=str(error))
             if self._pool is not None:
                 self._pool.close()
+            self._deadline.cancel()
+
+    def _register(self) -> bool:
+        """Have a row, as soon as the database takes one; False if told to go before."""
+        from django.db import DatabaseError
+
+        from gpu_runner import store
+
+        while not self._leaving.is_set():
+            try:
+                self._runner = store.register(
+                    sandbox=self._settings.sandbox, slots=self._settings.slots
+                )
+            except DatabaseError as error:
+                self._wait_for_database(error)
+            else:
+                return True
+        return False
+
+    def _wait_for_database(self, error: "DatabaseError") -> None:
+        from django.db import connection
+
+        from foundry_web.database import explained
+
+        log().error("cannot work", problem=explained(error))
+        connection.close()
+        self._leaving.wait(RETRY_S)
 
     def _turn(self) -> None:
         """One turn of the loop; a failure of ours costs the run its turn, not the worker its life."""
-        from django.db import close_old_connections
+        from django.db import OperationalError, close_old_connections
+
+        from foundry_web.database import explained
 
         close_old_connections()
         try:
             if self._ready() and not self._work():
                 self._leaving.wait(self._settings.idle_s)
+        except OperationalError as error:
+            self._give_back(explained(error))
+            self._wait_for_database(error)
         except Exception as error:  # noqa: BLE001
             log().exception("the turn failed", error=str(error))
             self._give_back(f"{type(error).__name__}: {error}")
@@ -200,9 +240,16 @@ class Worker:
         return True
 
     def _give_back(self, reason: str) -> None:
-        if self._claim is not None:
-            self._claim.release(reason)
-            self._claim = None
+        """Back to the queue; where that cannot be written the lease runs out, and whoever claims the run then goes on."""
+        from django.db import DatabaseError
+
+        claim, self._claim = self._claim, None
+        if claim is None:
+            return
+        try:
+            claim.release(reason)
+        except DatabaseError as error:
+            log().warning("not given back", run=claim.run_id, error=str(error))
 
     def _keep_beating(self) -> None:
         from django.db import DatabaseError, connection
@@ -246,17 +293,41 @@ def work_on(claim: "Store", pool: ClosablePool) -> None:
     driver.run(claim, Reporting(pool, claim), models=models, library=library)
 
 
+def _check_database() -> None:
+    """Refuse a database of another version; one that does not answer is waited for later."""
+    from django.db import DatabaseError, connection
+
+    from foundry_web.database import readiness_problem
+
+    try:
+        problem = readiness_problem()
+    except DatabaseError:
+        connection.close()
+        return
+    if problem:
+        raise InvalidSetting(problem)
+
+
 def main(settings: WorkerSettings | None = None) -> int:
-    """Work until told to go; the exit code."""
+    """Work until told to go; the exit code.
+
+    Raises:
+        InvalidSetting: the environment, or the database that it names, cannot be worked with.
+    """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "foundry_web.settings")
     import django
+    from django.core.exceptions import ImproperlyConfigured
 
-    django.setup()
+    try:
+        django.setup()
+    except ImproperlyConfigured as error:
+        raise InvalidSetting(str(error)) from error
     from foundry_web import logs
     from gpu_runner.evaluation.pool import open_pool
     from gpu_runner.evaluation.settings import EvaluationSettings
 
     logs.configure()
+    _check_database()
     chosen = settings or WorkerSettings.from_environment()
     evaluation = EvaluationSettings(
         device=chosen.device,

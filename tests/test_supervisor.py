@@ -223,9 +223,20 @@ class Installation:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "manage.py", *arguments]
 
-    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def manage(
+        self, *arguments: str, file_bytes: int | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return self.run(self.command(*arguments), file_bytes)
+
+    def work(self, file_bytes: int | None = None) -> subprocess.CompletedProcess[str]:
+        """A runner that is not supervised."""
+        return self.run([sys.executable, "-m", "gpu_runner", "work"], file_bytes)
+
+    def run(self, command: list[str], file_bytes: int | None) -> subprocess.CompletedProcess[str]:
+        """To its end; no file that it writes becomes larger than `file_bytes`, as on a full disk."""
+        limit = () if file_bytes is None else ("prlimit", f"--fsize={file_bytes}")
         return subprocess.run(
-            self.command(*arguments),
+            [*limit, *command],
             cwd=PROJECT,
             env=self.environment,
             capture_output=True,
@@ -384,6 +395,50 @@ def test_a_database_of_a_newer_version_is_refused_with_the_way_out(
     assert "newer version" in done.stderr
     assert "0999_later" in done.stderr
     assert "update this checkout" in done.stderr
+
+
+def test_a_runner_refuses_a_database_of_another_version(ready: Installation) -> None:
+    with sqlite3.connect(ready.var / "foundry.sqlite3") as database:
+        database.execute("DELETE FROM django_migrations WHERE app = 'evolution_app'")
+        database.execute(
+            "INSERT INTO django_migrations (app, name, applied)"
+            " VALUES ('evolution_app', '0999_later', '2026-01-01')"
+        )
+    newer = ready.work()
+    assert newer.returncode == 2
+    assert re.fullmatch(r"the database was written by a newer version .*\n", newer.stderr)
+    with sqlite3.connect(ready.var / "foundry.sqlite3") as database:
+        database.execute("DELETE FROM django_migrations WHERE name = '0999_later'")
+    older = ready.work()
+    assert older.returncode == 2
+    assert re.fullmatch(r"the database is not prepared .* manage.py migrate.*\n", older.stderr)
+
+
+def test_a_full_disk_is_said_in_one_line_with_the_way_out(tmp_path: Path) -> None:
+    installation = Installation(tmp_path / "var")
+    for done in (installation.manage("up", file_bytes=0), installation.work(file_bytes=0)):
+        assert done.returncode in (1, 2)
+        assert len(done.stderr.splitlines()) == 1
+        assert f"cannot keep anything in {installation.var}" in done.stderr
+        assert "Free some space" in done.stderr
+    assert list(installation.var.iterdir()) == []
+
+
+def test_no_room_for_the_tables_is_said_too(tmp_path: Path) -> None:
+    installation = Installation(tmp_path / "var")
+    done = installation.manage("up", file_bytes=64 << 10)
+    assert done.returncode == 1
+    assert "the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_setting_that_means_nothing_is_said_in_one_line(tmp_path: Path) -> None:
+    installation = Installation(tmp_path / "var")
+    installation.environment["PORT"] = "web"
+    for done in (installation.manage("up"), installation.work()):
+        assert done.returncode in (1, 2)
+        assert len(done.stderr.splitlines()) == 1
+        assert "PORT=web is no port" in done.stderr
 
 
 def test_a_link_signs_in_once(ready: Installation) -> None:

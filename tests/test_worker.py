@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
 from django.utils import timezone
 
 from evolution_app import services
@@ -188,6 +188,57 @@ def test_a_run_without_a_living_runner_is_taken_over(run: Run, hands: Hands) -> 
     hands.start()
     wait_until(lambda: Run.objects.get().is_over)
     assert Candidate.objects.filter(number=1).get().state == State.FINISHED
+
+
+class FullDisk:
+    """What the database answers to writes while there is no room; wraps a connection's `execute`."""
+
+    def __init__(self, writes: int) -> None:
+        self.writes = writes
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if self.writes and sql.startswith(("INSERT", "UPDATE")):
+            self.writes -= 1
+            raise OperationalError("database or disk is full")
+        return execute(sql, params, many, context)
+
+
+def test_a_worker_outlives_a_full_disk(
+    run: Run, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_runner.worker.RETRY_S", 0.05)
+    disk = FullDisk(2)
+
+    def work(claim: Store, pool: ClosablePool) -> None:
+        if disk.writes:
+            connection.execute_wrappers.append(disk)
+        scripted_work(claim, pool)
+
+    hands.start(work)
+    # Neither its candidate nor that it gives the run back could be written: the lease has to run out.
+    wait_until(lambda: disk.writes == 0)
+    Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    wait_until(lambda: Run.objects.get().is_over)
+    assert Run.objects.get().state == RunState.FINISHED
+    assert list(Run.objects.get().candidates.values_list("number", flat=True)) == [*range(1, 25)]
+    assert Runner.objects.count() == 1
+
+
+def test_a_worker_that_cannot_register_waits_for_room(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_runner.worker.RETRY_S", 0.05)
+    disk = FullDisk(2)
+
+    def work(claim: Store, pool: ClosablePool) -> None:
+        scripted_work(claim, pool)
+        worker.leave()
+
+    worker = Worker(WorkerSettings(idle_s=0.05, grace_s=600), ScriptedPool, work)
+    with connection.execute_wrapper(disk):
+        worker.run()
+    assert disk.writes == 0
+    assert Run.objects.get().state == RunState.FINISHED
 
 
 def process(**options: str) -> subprocess.Popen[bytes]:

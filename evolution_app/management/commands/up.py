@@ -8,11 +8,12 @@ from typing import IO, Any
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from evolution_app.services import ensure_local_owner
 from evolution_app.sign_in import sign_in_link
+from foundry_web.database import explained, version_problem
 from foundry_web.supervisor import Supervisor, is_listening, port_problem, runner, web_server
 
 START_S = 30.0
@@ -79,33 +80,12 @@ def prepare_database() -> None:
     """Bring the tables up to date; refuse a database of a newer version, and one that cannot be reached."""
     try:
         executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
-    except OperationalError as error:
-        raise CommandError(
-            f"the database cannot be used: {str(error).strip()}. "
-            "Check DATABASE_URL, or that the disk is not full and the folder can be written"
-        ) from error
-    if unknown := newer_migrations(executor):
-        raise CommandError(
-            f"the database was written by a newer version ({', '.join(unknown)} is unknown here): "
-            "update this checkout, or set FOUNDRY_VAR (or DATABASE_URL) to another database"
-        )
-    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        call_command("migrate", interactive=False, verbosity=0)
-
-
-def newer_migrations(executor: MigrationExecutor) -> list[str]:
-    """Migrations that the database has seen and this code does not know."""
-    known = set(executor.loader.disk_migrations or ())
-    apps = {app for app, _ in known}
-    applied = executor.loader.applied_migrations
-    replaced = {
-        key for migration in executor.loader.replacements.values() for key in migration.replaces
-    }
-    return sorted(
-        f"{app}.{name}"
-        for app, name in applied
-        if app in apps and (app, name) not in known and (app, name) not in replaced
-    )
+        if problem := version_problem(executor):
+            raise CommandError(problem)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            call_command("migrate", interactive=False, verbosity=0)
+    except DatabaseError as error:
+        raise CommandError(explained(error)) from error
 
 
 def describe_database() -> str:
