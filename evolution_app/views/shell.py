@@ -1,7 +1,11 @@
 """What every page shows around its content: the theme, and banners about the service."""
 
+import shutil
 from dataclasses import dataclass
+from typing import Final
 
+from django.conf import settings
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
@@ -9,6 +13,8 @@ from django.views.decorators.http import require_GET
 from evolution_app.models import Runner
 from evolution_app.models.accounts import Theme
 from evolution_app.views.access import signed_in
+
+LEAST_FREE_BYTES: Final = 32_000_000
 
 
 @dataclass(frozen=True)
@@ -19,7 +25,25 @@ class Banner:
 
 
 def banners() -> list[Banner]:
-    """One query. No runner alive, a runner that cannot work, or one that works without a sandbox."""
+    """One query. No room on the disk, no runner alive, one that cannot work, or one that works without a sandbox."""
+    return [*_disk(), *_runners()]
+
+
+def _disk() -> list[Banner]:
+    """Room for an embedded database; that of another one is its server's to watch."""
+    if connection.vendor != "sqlite":
+        return []
+    free = shutil.disk_usage(settings.ENVIRONMENT.var).free
+    if free >= LEAST_FREE_BYTES:
+        return []
+    text = (
+        f"The disk is full ({free / 1e6:.0f} MB are left for the data folder), so nothing new is kept and runs wait. "
+        "Free some space; they go on by themselves."
+    )
+    return [Banner("bad", "warning", text)]
+
+
+def _runners() -> list[Banner]:
     runners = list(Runner.objects.alive().defer("fingerprint"))
     if not runners:
         text = (
