@@ -63,6 +63,15 @@ class ModelNew(nn.Module):
 )
 
 
+CAPTURED = model("""
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    y = doubled(x)
+graph.replay()
+return y
+""")
+
+
 @pytest.fixture(scope="module")
 def pool() -> Iterator[LocalPool]:
     with quick_pool() as pool:
@@ -106,8 +115,12 @@ def test_the_users_own_kernel_is_a_named_baseline(pool: LocalPool) -> None:
 
 @pytest.mark.parametrize(
     ("reference", "source", "reason"),
-    [(SCALE, FULL_SIZE_ONLY, "1024"), (DOUBLE, ASSEMBLY, "assembly")],
-    ids=["full size only", "inline assembly"],
+    [
+        (SCALE, FULL_SIZE_ONLY, "1024"),
+        (DOUBLE, ASSEMBLY, "assembly"),
+        (DOUBLE, CAPTURED, "CUDA graphs"),
+    ],
+    ids=["full size only", "inline assembly", "CUDA graph"],
 )
 def test_what_this_device_cannot_check_is_unevaluated(
     pool: LocalPool, reference: str, source: str, reason: str

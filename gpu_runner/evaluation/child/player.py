@@ -5,6 +5,7 @@ relies on is what lies in lent buffers, how long its own clock ran, and how the 
 reference's source never enters a candidate's process: in its place stands a decoy that tells on whoever uses it.
 """
 
+import collections
 import contextlib
 import copy
 import importlib.util
@@ -16,6 +17,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -27,7 +29,7 @@ from triton.runtime import interpreter as triton_interpreter
 
 from gpu_runner.core.targets import TARGETS
 from gpu_runner.evaluation.channel import Channel
-from gpu_runner.evaluation.child import dispatch, full_size, guard, inputs
+from gpu_runner.evaluation.child import dispatch, full_size, guard, host_reads, inputs, tells
 from gpu_runner.evaluation.child.memory import (
     Lent,
     Memory,
@@ -165,6 +167,12 @@ class Player:
     def is_own(self, filename: str) -> bool:
         return filename == self._path
 
+    @property
+    def watches_below(self) -> bool:
+        """Where no time is measured, every call of a candidate is watched below the dispatcher too."""
+        role = self._load.role if self._load is not None else "reference"
+        return self._device.type == "cpu" and role == "candidate"
+
     def _prepare(self, request: Load) -> None:
         """Everything that must stand before the submitted module is imported."""
         target = TARGETS[request.target]
@@ -178,10 +186,12 @@ class Player:
             compiling.install(target)
         self._tap = dispatch.LaunchTap(self.is_own)
         self._tap.install()
-        dispatch.tell_printing_apart()
+        dispatch.tell_printing_apart(self._tap.printed)
         if request.role in ("candidate", "baseline"):
             self._forbid_compiling()
             self._plant_decoy()
+            host_reads.install(self._tap)
+            tells.install(self._accuse_user, self.is_own)
         # The harness's own lazy imports happen now, so that none of them is laid to the module.
         self._guard = guard.install(protected(), is_own=self.is_own)
 
@@ -232,6 +242,9 @@ class Player:
     def _accuse(self, what: str, kind: Any, detail: str, line: int | None) -> None:
         if self._guard is not None:
             self._guard.accuse(Accusation(what=what, kind=kind, detail=detail, line=line))
+
+    def _accuse_user(self, what: str, detail: str, line: int | None) -> None:
+        self._accuse(what, "tampering", detail, line)
 
     def _import(self) -> types.ModuleType:
         spec = importlib.util.spec_from_file_location(MODULE_NAME, self._path)
@@ -415,8 +428,8 @@ class Player:
         working = list(self._working)
         watch = _Watch(self, request, working, model)
         with self._submitted("call", watch), torch.no_grad():
-            output = watch.call(lambda: full_size.call(model, arguments))
-        return self._ran(request, watch, output, lent)
+            answer = watch.call(lambda: _written_out(full_size.call(model, arguments)))
+        return self._ran(request, watch, answer, lent)
 
     def _model_for(self, request: Run) -> Any:
         if request.is_double and True not in self._models:
@@ -433,14 +446,11 @@ class Player:
         return decode(self._trees[request.composition.base], tensors, torch)
 
     def _ran(
-        self, request: Run, watch: "_Watch", output: Any, lent: Sequence[Lent | None]
+        self, request: Run, watch: "_Watch", answer: "_Answer", lent: Sequence[Lent | None]
     ) -> Message:
-        tensors: list[torch.Tensor] = []
-        try:
-            tree = encode(output, tensors)
-        except Unencodable as error:
-            tree, tensors = {"str": f"<{error}>"}, []
-        lazy = [type(t).__qualname__ for t in tensors if type(t) not in _PLAIN_TENSORS]
+        tree, tensors = answer.tree, answer.tensors
+        lazy = [*answer.lazy]
+        lazy += [type(t).__qualname__ for t in tensors if type(t) not in _PLAIN_TENSORS]
         stored = []
         if lent[3] is not None and self._fill(lent[3], request.previous, self._previous):
             stored.append("previous")
@@ -455,7 +465,7 @@ class Player:
                 if self._fill(lent[2], request.buffers, found):
                     stored.append("buffers")
         self._synchronize()
-        self._previous = tensors
+        self._previous = [self._kept(tensor) for tensor in tensors]
         for each in lent:
             if each is not None:
                 each.close()
@@ -474,6 +484,14 @@ class Player:
             threads=max(0, threading.active_count() - self._threads_before),
             seconds=0,
         )
+
+    def _kept(self, output: torch.Tensor) -> torch.Tensor:
+        """An output until the next call; a copy where it lies in an input, whose contents are ours to change."""
+        if type(output) not in _PLAIN_TENSORS or output.layout != torch.strided:
+            return output
+        inputs_own = {t.untyped_storage().data_ptr() for t in self._working}
+        is_input = output.untyped_storage().data_ptr() in inputs_own
+        return output.detach().clone() if is_input else output
 
     def _fill(self, lent: Lent, buffer: Buffer | None, tensors: Sequence[torch.Tensor]) -> bool:
         """Copy tensors to where they were asked for; False, and nothing copied, unless all of them fit."""
@@ -685,6 +703,43 @@ class Player:
         return None
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """What a call returned, taken apart while it was still watched."""
+
+    tree: Encoded
+    tensors: list[torch.Tensor]
+    lazy: list[str]
+
+
+def _written_out(output: Any) -> _Answer:
+    tensors: list[torch.Tensor] = []
+    lazy = list(_lazy_containers(output))
+    try:
+        return _Answer(encode(output, tensors), tensors, lazy)
+    except Unencodable as error:
+        return _Answer({"str": f"<{error}>"}, [], lazy)
+
+
+def _lazy_containers(value: Any) -> Iterator[str]:
+    """Containers that answer with code of their own when they are read."""
+    for base in (tuple, list, dict):
+        if isinstance(value, base) and not isinstance(value, collections.OrderedDict):
+            kind = type(value)
+            if any(getattr(kind, name, None) is not getattr(base, name) for name in _READERS[base]):
+                yield kind.__qualname__
+            else:
+                for item in value.values() if isinstance(value, dict) else value:
+                    yield from _lazy_containers(item)
+
+
+_READERS: dict[type, tuple[str, ...]] = {
+    tuple: ("__iter__", "__getitem__", "__len__"),
+    list: ("__iter__", "__getitem__", "__len__"),
+    dict: ("__iter__", "__getitem__", "items", "values", "keys"),
+}
+
+
 class _Watch:
     """One call with everything that observes it: modes, launches, the interpreter's session."""
 
@@ -696,9 +751,11 @@ class _Watch:
         self._recorder: dispatch.Recorder | None = None
         self._session: Any = None
         self._below: Any = None
+        self._is_audited = False
         if request.watched:
             poison = None if INTERPRETS else POISON[request.poison]
             line_of = dispatch.line_finder(player.is_own)
+            self._is_audited = request.audit or player.watches_below
             weights = list(_parameters_of(model))
             self._recorder = dispatch.Recorder(working, weights, line_of, poison)
         tap = player._tap
@@ -712,12 +769,14 @@ class _Watch:
             if INTERPRETS and self._request.watched:
                 self._session = stack.enter_context(self._interpreter_session())
             if self._recorder is not None:
-                if self._request.audit:
+                if self._is_audited:
                     self._below = stack.enter_context(dispatch.seen_below())
                 stack.enter_context(self._recorder.watch_functions())
                 stack.enter_context(self._recorder)
             output = function()
             self._player._synchronize()
+            if self._recorder is not None:
+                self._recorder.mark_end()
             return output
 
     def _interpreter_session(self) -> contextlib.AbstractContextManager[Any]:

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from triton.backends.compiler import GPUTarget
 
 from gpu_runner.core.targets import Target
+from gpu_runner.evaluation.child.sessions import Unevaluable
 
 _HERE = str(Path(__file__).resolve().parents[2])
 _OURS = (
@@ -135,11 +136,42 @@ def run_once_and_claim_a_millisecond(
     return [1.0, 1.0, 1.0]
 
 
+class StandInEvent:
+    """An event that has always happened already."""
+
+    cuda_event = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        return
+
+    def record(self, stream: object = None) -> None:
+        return
+
+    def wait(self, stream: object = None) -> None:
+        return
+
+    def synchronize(self) -> None:
+        return
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, end: object) -> float:
+        """Milliseconds; so many that a benchmark which repeats for a while does so once."""
+        return 1000.0
+
+
 class StandInStream:
     """A stream on which nothing waits."""
 
     cuda_stream = 0
-    device = torch.device("cpu")
+    stream_id = 0
+    priority = 0
+    device_index = 0
+    device_type = 1
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.device = _CUDA
 
     def synchronize(self) -> None:
         return
@@ -151,10 +183,16 @@ class StandInStream:
         return
 
     def record_event(self, event: object = None) -> object:
-        return event
+        return StandInEvent() if event is None else event
 
     def query(self) -> bool:
         return True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StandInStream)
+
+    def __hash__(self) -> int:
+        return 0
 
     def __enter__(self) -> "StandInStream":
         return self
@@ -162,6 +200,9 @@ class StandInStream:
     def __exit__(self, *exc: object) -> None:
         return
 
+
+_CPU = torch.device("cpu")
+_CUDA = torch.device("cuda", 0)
 
 _acting = 0
 """How many `acting_as_gpu` are active: a reference is never shown a GPU that is not there."""
@@ -196,25 +237,80 @@ def answer_for(target: Target) -> None:
     )
     cuda: Any = torch.cuda
     cuda.is_available = _for_the_candidate_only(cuda.is_available, True)
+    cuda.is_initialized = _for_the_candidate_only(cuda.is_initialized, True)
     cuda.device_count = _for_the_candidate_only(cuda.device_count, 1)
     cuda.get_device_properties = lambda device=None: properties
     cuda.get_device_capability = lambda device=None: target.capability
     cuda.get_device_name = lambda device=None: target.title
+    cuda.mem_get_info = lambda device=None: (target.memory_bytes, target.memory_bytes)
     cuda.current_device = lambda: 0
-    cuda.set_device = lambda device: None
-    cuda.synchronize = lambda device=None: None
-    cuda.empty_cache = lambda: None
     cuda.current_stream = lambda device=None: StandInStream()
     cuda.default_stream = lambda device=None: StandInStream()
-    cuda.stream = lambda stream: contextlib.nullcontext()
-    cuda.device = lambda device: contextlib.nullcontext()
-    cuda.device_of = lambda tensor: contextlib.nullcontext()
+    cuda.Stream = cuda.ExternalStream = StandInStream
+    cuda.Event = StandInEvent
     cuda.is_bf16_supported = lambda *args, **kwargs: True
     cuda.is_current_stream_capturing = lambda: False
+    cuda.initial_seed = torch.initial_seed
+    cuda.get_rng_state = lambda device=None: torch.get_rng_state()
+    cuda.set_rng_state = lambda state, device=None: torch.set_rng_state(state)
+    for name in _MEMORY_QUERIES:
+        setattr(cuda, name, lambda device=None: 0)
+    for name in _WITHOUT_EFFECT:
+        setattr(cuda, name, _do_nothing)
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        setattr(cuda.nvtx, name, _do_nothing)
+    for name in ("stream", "device", "device_of"):
+        setattr(cuda, name, lambda *_: contextlib.nullcontext())
+    for name in ("CUDAGraph", "graph", "make_graphed_callables", "graph_pool_handle"):
+        setattr(cuda, name, _no_graphs)
+    _answer_as_accelerator()
 
 
-_CPU = torch.device("cpu")
-_CUDA = torch.device("cuda", 0)
+def _answer_as_accelerator() -> None:
+    """The same questions in the words that name no vendor."""
+    accelerator: Any = torch.accelerator
+    accelerator.is_available = _for_the_candidate_only(accelerator.is_available, True)
+    accelerator.device_count = _for_the_candidate_only(accelerator.device_count, 1)
+    accelerator.current_accelerator = _for_the_candidate_only(
+        accelerator.current_accelerator, torch.device("cuda")
+    )
+    accelerator.current_device_index = lambda: 0
+    accelerator.current_stream = lambda device=None: StandInStream()
+    accelerator.synchronize = _do_nothing
+
+
+_MEMORY_QUERIES = (
+    "memory_allocated",
+    "max_memory_allocated",
+    "memory_reserved",
+    "max_memory_reserved",
+)
+_WITHOUT_EFFECT = (
+    "init",
+    "set_device",
+    "set_stream",
+    "synchronize",
+    "empty_cache",
+    "ipc_collect",
+    "reset_peak_memory_stats",
+    "reset_max_memory_allocated",
+)
+
+
+def _do_nothing(*args: object, **kwargs: object) -> None:
+    return
+
+
+def _no_graphs(*args: object, **kwargs: object) -> None:
+    raise Unevaluable("CUDA graphs")
+
+
+def _asking() -> str:
+    """The file whose code reads a tensor's attribute; what other modes pass on was asked by their caller."""
+    frame: types.FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name == "__torch_function__":
+        frame = frame.f_back
+    return frame.f_code.co_filename if frame is not None else ""
 
 
 def _on_the_host(value: Any) -> Any:
@@ -234,8 +330,7 @@ class _ActingAsGpu(TorchFunctionMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if func in _SHOWN:
             answer = func(*args)
-            caller = sys._getframe(1).f_code.co_filename
-            return _SHOWN[func](answer) if is_candidate_file(caller) else answer
+            return _SHOWN[func](answer) if is_candidate_file(_asking()) else answer
         if func is torch.Tensor.cuda:
             return args[0]
         if func is torch.Tensor.pin_memory:
