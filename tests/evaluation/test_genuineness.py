@@ -14,7 +14,7 @@ from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Operation
 @pytest.fixture(autouse=True, scope="module")
 def _printing() -> Iterator[None]:
     before = torch._tensor_str._str
-    dispatch.tell_printing_apart()
+    dispatch.tell_printing_apart(lambda tensor, elements: None)
     yield
     torch._tensor_str._str = before
 
@@ -30,10 +30,11 @@ def guilty(source: str, track: Track = Track.OWN_KERNELS) -> list[str]:
         "w": w,
         "lengths": lengths,
         "torch": torch,
-        "kernel": lambda *tensors: recorder.launched(tensors, "kernel"),
+        "kernel": lambda *tensors: recorder.launched(tensors, [], "kernel"),
     }
     with torch.no_grad(), profile, recorder.watch_functions(), recorder:
         exec(source, scope)
+        recorder.mark_end()
     recorder.add_hidden(profile)
     operations = recorder.operations([scope["y"]])
     return [op.name for op in operations if genuineness.is_forbidden(op, track)]
@@ -55,6 +56,20 @@ def guilty(source: str, track: Track = Track.OWN_KERNELS) -> list[str]:
         ("y = torch.tensor([v for r in x.tolist() for v in r])", ["Tensor.tolist"]),
         ("with torch._C._DisableTorchDispatch():\n    y = torch.exp(x)", ["aten::exp"]),
         ("t = torch.empty_like(x); kernel(x, t); y = t * w[0, 0]", ["aten::mul"]),
+        ("y = x.view(torch.int32).clamp(min=0).view(torch.float32)", ["aten::clamp"]),
+        ("y = torch._neg_view(x).clone()", ["aten::_neg_view"]),
+        ("y = x.clone().scatter_(1, lengths[None], x, reduce='multiply')", ["aten::scatter_"]),
+        (
+            "y = torch.zeros(30).index_put_((lengths,), x[:2, 0], accumulate=True)",
+            ["aten::index_put_"],
+        ),
+        ("y = torch.tensor([x[i, j].item() for i in range(9) for j in range(9)])", ["Tensor.item"]),
+        ("y = torch.tensor(x.view(torch.int32).tolist())", ["Tensor.tolist"]),
+        ("y = torch.tensor([x[i].tolist() for i in range(9)])", ["Tensor.tolist"]),
+        (
+            "torch.exp(w)\nwith torch._C._DisableTorchDispatch():\n    y = torch.exp(x)",
+            ["aten::exp"],
+        ),
     ],
 )
 def test_computation_between_input_and_output_convicts(source: str, names: list[str]) -> None:

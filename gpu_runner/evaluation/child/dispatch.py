@@ -5,6 +5,7 @@ outputs tells which operations the outputs depend on. So a sum that only feeds a
 between input and output, and neither is folding parameters. Counts are the player's claims; the judge weighs them.
 """
 
+import contextlib
 import functools
 import math
 import secrets
@@ -30,6 +31,13 @@ TorchDispatchMode._should_skip_dynamo = classmethod(lambda cls: False)
 
 HOST_READ_ELEMENTS = 64
 """Reading more floating-point values than this to the host in a call counts as computing there."""
+HOST_READ_INTEGERS = 1_024
+"""The same for integers that kernels made from floating-point inputs: routing tables are read, tensors are not."""
+PRINTED_ELEMENTS = 4_096
+"""Numbers of a call that may be written out as text; summarised printing stays far below."""
+LEAST_ADDRESS = 1 << 20
+MOST_ADDRESSES = 4_096
+"""Integer tensors with more elements than this are no tables of addresses."""
 
 _ALLOCATION = frozenset(
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided zeros zeros_like new_zeros"
@@ -68,6 +76,9 @@ _HOST_FUNCTIONS = frozenset(
     "numpy __array__ tolist __dlpack__ to_dlpack storage __reduce_ex__".split()
 )
 _COMPUTING = ("compute", "library", "random")
+_ACCUMULATING = frozenset(
+    "index_put index_put_ _index_put_impl_ _unsafe_index_put put put_ scatter scatter_".split()
+)
 
 
 def uses_matmul(name: str) -> bool:
@@ -100,18 +111,55 @@ class Flow:
     """Storages of one call: which stem from inputs, which are weights, and what happened to them in order."""
 
     tainted: set[int] = field(default_factory=set)
+    floats: set[int] = field(default_factory=set)
+    """Storages that hold floating-point values, whatever type they are looked at through."""
+    from_floats: set[int] = field(default_factory=set)
+    """Storages whose contents stem from floating-point inputs."""
     weights: frozenset[int] = frozenset()
     events: list[_Event] = field(default_factory=list)
     kept: list[torch.Tensor] = field(default_factory=list)
 
     def key(self, tensor: torch.Tensor) -> int:
         self.kept.append(tensor)  # so that no address is used twice within the call
-        return _storage_key(tensor)
+        key = _storage_key(tensor)
+        if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+            self.floats.add(key)
+        return key
+
+    def begin(self, inputs: Sequence[torch.Tensor]) -> None:
+        self.tainted = {self.key(t) for t in inputs}
+        self.from_floats = self.tainted & self.floats
 
     def add(self, event: _Event) -> None:
         self.events.append(event)
-        if event.from_inputs:
-            self.tainted |= event.writes
+        if not event.from_inputs:
+            return
+        self.tainted |= event.writes
+        if event.reads & self.from_floats:
+            self.from_floats |= event.writes
+            if event.group == "copy" and event.reads & self.floats:
+                self.floats |= event.writes
+
+    def at_addresses(self, addresses: Sequence[int]) -> list[torch.Tensor]:
+        """Tensors of this call into whose storages the addresses point."""
+        found: dict[int, torch.Tensor] = {}
+        for tensor in self.kept if addresses else ():
+            first, last = _span(tensor)
+            if any(first <= a < last for a in addresses):
+                found.setdefault(_storage_key(tensor), tensor)
+        return list(found.values())
+
+    def count_host_reads(self) -> None:
+        """Many small reads are one large one: mark all of a call when their sum is too large."""
+        reads = [e for e in self.events if e.group == "host" and e.reads & self.from_floats]
+        floats = [e for e in reads if e.reads & self.floats]
+        integers = [e for e in reads if not e.reads & self.floats]
+        for some, limit in ((floats, HOST_READ_ELEMENTS), (integers, HOST_READ_INTEGERS)):
+            if sum(e.elements for e in some) > limit:
+                for e in some:
+                    e.from_inputs = e.sinks = True
+                    if not e.name.startswith("Tensor."):
+                        e.name = "Tensor.item"
 
     def trace_back(self, outputs: Sequence[torch.Tensor]) -> None:
         """Mark the events on which the outputs depend."""
@@ -141,10 +189,12 @@ class Recorder(TorchDispatchMode):
     ) -> None:
         super().__init__()
         self.flow = Flow()
-        self.flow.tainted = {self.flow.key(t) for t in inputs}
+        self.flow.begin(inputs)
         self.flow.weights = frozenset(self.flow.key(t) for t in weights)
         self._line_of = line_of
         self._poison = poison
+        self._span = secrets.token_hex(8)
+        self._printed = 0
 
     def watch_functions(self) -> TorchFunctionMode:
         """The mode for what is no dispatched operation; enter it beside this one."""
@@ -154,7 +204,8 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if func.namespace not in _TORCHS_OWN:
             return self._step_into(func, args, kwargs)
-        result = func(*args, **kwargs)
+        with record_span(self._span):
+            result = func(*args, **kwargs)
         self._record(func, args, kwargs, result)
         return result
 
@@ -166,34 +217,65 @@ class Recorder(TorchDispatchMode):
         with self:
             return func.redispatch(keys, *args, **kwargs)
 
-    def launched(self, tensors: Sequence[torch.Tensor], name: str) -> None:
-        """A kernel got these tensors; it may read and write all of them, weights excepted."""
+    def launched(
+        self, tensors: Sequence[torch.Tensor], addresses: Sequence[int], name: str
+    ) -> Callable[[], None]:
+        """A kernel gets these tensors, and those at these addresses; it may read and write all, weights excepted.
+
+        Call what this answers with when the kernel has run: a weight that it wrote is no weight.
+        """
+        with _unwatched():
+            addresses = [*addresses, *_addresses_in(tensors)]
+            tensors = [*tensors, *self.flow.at_addresses(addresses)]
+            weights = [t for t in tensors if self.flow.key(t) in self.flow.weights]
+            before = [t.detach().clone() for t in weights]
         keys = frozenset(self.flow.key(t) for t in tensors)
         from_inputs = bool(keys & self.flow.tainted)
         writes = keys - self.flow.weights
         self.flow.add(_Event(name, "launch", keys, writes, from_inputs))
 
-    def read_by_host(self, tensor: torch.Tensor, name: str) -> None:
-        key = self.flow.key(tensor)
-        is_big_float = tensor.dtype.is_floating_point and tensor.numel() > HOST_READ_ELEMENTS
+        def after() -> None:
+            with _unwatched():
+                changed = [t for t, b in zip(weights, before, strict=True) if not _same_bits(t, b)]
+            if changed:
+                written = frozenset(self.flow.key(t) for t in changed)
+                self.flow.weights -= written
+                self.flow.add(_Event(name, "launch", keys, written, from_inputs))
+
+        return after
+
+    def read_by_host(self, tensor: torch.Tensor, name: str, elements: int | None = None) -> None:
+        """Values of a tensor go where no operation shows; `elements` of them, or all."""
+        elements = tensor.numel() if elements is None else elements
+        self.storage_read(self.flow.key(tensor), name, elements, elements * tensor.dtype.itemsize)
+
+    def storage_read(self, key: int, name: str, elements: int, nbytes: int) -> None:
+        reads = frozenset({key})
         self.flow.add(
             _Event(
                 f"Tensor.{name}",
                 "host",
-                frozenset({key}),
+                reads,
                 frozenset(),
-                key in self.flow.tainted and is_big_float,
+                False,
                 self._line_of(),
-                tensor.numel(),
-                tensor.numel() * tensor.dtype.itemsize,
-                sinks=is_big_float,
+                elements,
+                nbytes,
             )
         )
+
+    def printed(self, tensor: torch.Tensor, elements: int) -> None:
+        """Text for people is no host read, text for a parser is."""
+        self._printed += elements
+        if self._printed > PRINTED_ELEMENTS:
+            self.read_by_host(tensor, "__repr__", elements)
 
     def _record(self, func, args, kwargs, result) -> None:
         name = func._schema.name.removeprefix("aten::")
         inputs, outputs = _tensors((args, kwargs)), _tensors(result)
         group = group_of(func, name, inputs, outputs)
+        if name in _ACCUMULATING and _accumulates(func, args, kwargs):
+            group = "compute"
         if self._poison is not None and group == "allocation" and "empty" in name:
             _poison(outputs, self._poison)
         if name in _NO_WORK or not (inputs or outputs):
@@ -202,8 +284,9 @@ class Recorder(TorchDispatchMode):
         writes = frozenset(self.flow.key(t) for t in outputs) | _written(func, args, kwargs)
         from_inputs = bool(reads & self.flow.tainted) and group != "allocation"
         is_float = any(t.dtype.is_floating_point or t.dtype.is_complex for t in inputs)
-        if group in _COMPUTING and not is_float:
-            group = "integer"
+        reinterprets = bool(reads & self.flow.floats & self.flow.from_floats)
+        if group in _COMPUTING and not is_float and not reinterprets:
+            group = "library" if name in _MATMUL else "integer"
         sinks = group == "host" and inputs[0].dtype != torch.bool
         self.flow.add(
             _Event(
@@ -212,8 +295,8 @@ class Recorder(TorchDispatchMode):
                 reads,
                 writes,
                 from_inputs,
-                self._line_of() if group in _COMPUTING else None,
-                sum(t.numel() for t in outputs),
+                self._line_of() if group in (*_COMPUTING, "host") else None,
+                sum(t.numel() for t in outputs) or int(group == "host"),
                 sum(t.numel() * t.dtype.itemsize for t in (*inputs, *outputs)),
                 sinks,
             )
@@ -221,12 +304,17 @@ class Recorder(TorchDispatchMode):
 
     def add_hidden(self, profile: Any) -> None:
         """What `seen_below` saw and this did not: dispatch was switched off for it."""
-        seen = {e.name for e in self.flow.events if e.name.startswith("aten::")} | {_PRINTING}
-        for event in hidden_operations(profile, seen):
+        for event in hidden_operations(profile, self._span):
             self.flow.add(event)
+
+    def mark_end(self) -> None:
+        """The last thing that `seen_below` must have seen; if it has not, it was switched off."""
+        with record_span(self._span + _END):
+            pass
 
     def operations(self, outputs: Sequence[torch.Tensor]) -> tuple[Operation, ...]:
         """Everything recorded, equal steps added up, after walking back from the outputs."""
+        self.flow.count_host_reads()
         self.flow.trace_back(outputs)
         merged: dict[tuple[Any, ...], list[int]] = {}
         for e in self.flow.events:
@@ -279,6 +367,8 @@ def group_of(func: Any, name: str, inputs: Sequence[Any], outputs: Sequence[Any]
         return "copy" if same else "cast"
     if name in _ALLOCATION:
         return "allocation"
+    if name == "_neg_view":
+        return "compute"  # whoever reads it next negates
     if name == "copy_" and len(inputs) > 1 and inputs[0].dtype != inputs[1].dtype:
         return "cast"
     if name in _COPY:
@@ -335,20 +425,66 @@ def _poison(tensors: Sequence[torch.Tensor], value: float) -> None:
             tensor.fill_(85 if math.isnan(value) else 99)
 
 
+def _accumulates(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether this scatter adds or multiplies where others only move values."""
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.name in ("accumulate", "reduce"):
+            return bool(args[i] if i < len(args) else kwargs.get(argument.name))
+    return False
+
+
+@contextlib.contextmanager
+def _unwatched() -> Iterator[None]:
+    """For the harness's own look at tensors in the middle of a call."""
+    off = torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction()
+    with record_span(_OURS), off[0], off[1]:
+        yield
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.nan_to_num(), b.nan_to_num())
+
+
+def _addresses_in(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """What could be addresses in small tables of 64-bit integers."""
+    tables = [t for t in tensors if t.dtype == torch.int64 and t.numel() <= MOST_ADDRESSES]
+    return [v for t in tables for v in t.detach().flatten().tolist() if v > LEAST_ADDRESS]
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """First and last address of its storage."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+    except (RuntimeError, NotImplementedError):
+        return 0, 0
+
+
 # Below the dispatcher
 
-_PRINTING = f"printing-{secrets.token_hex(8)}"
+_OURS = f"ours-{secrets.token_hex(8)}"
+_END = "-end"
+record_span = torch._C._profiler._RecordFunctionFast
+"""Names a stretch of time in what `seen_below` sees."""
 
 
-def tell_printing_apart() -> None:
+def tell_printing_apart(printed: Callable[[torch.Tensor, int], None]) -> None:
     """Writing a tensor out as text computes with dispatch switched off; name that in what `seen_below` sees."""
     write = _tensor_str._str
 
     def named(tensor: Any, *, tensor_contents: Any = None) -> str:
-        with torch.autograd.profiler.record_function(_PRINTING):
+        printed(tensor, _printed_elements(tensor))
+        with record_span(_OURS):
             return write(tensor, tensor_contents=tensor_contents)
 
     _tensor_str._str = named
+
+
+def _printed_elements(tensor: torch.Tensor) -> int:
+    options = _tensor_str.PRINT_OPTS
+    if tensor.numel() <= options.threshold:
+        return tensor.numel()
+    return math.prod(min(n, 2 * options.edgeitems) for n in tensor.shape)
 
 
 def seen_below() -> Any:
@@ -356,22 +492,32 @@ def seen_below() -> Any:
     return profiler_legacy.profile()
 
 
-def hidden_operations(profile: Any, seen: set[str]) -> Iterator[_Event]:
-    """Computing operations that ran without a visible one around them."""
-    for event in profile.function_events:
+def hidden_operations(profile: Any, span: str) -> Iterator[_Event]:
+    """Computing operations that ran without a dispatched one around or in them."""
+    spans = {span, _OURS}
+    events = profile.function_events
+    if not any(event.name == span + _END for event in events):
+        yield _hidden("the profiler")
+    dispatched: set[int] = set()
+    for event in events:
+        if event.name in spans:
+            dispatched |= {id(above) for above in _ancestors(event)}
+    for event in events:
         short = event.name.removeprefix("aten::")
         if not event.name.startswith("aten::") or not _may_compute(short):
             continue
-        if not _has_visible_ancestor(event, seen):
-            yield _Event(event.name, "compute", frozenset(), frozenset(), True, hidden=True)
+        if id(event) not in dispatched and not any(e.name in spans for e in _ancestors(event)):
+            yield _hidden(event.name)
 
 
-def _has_visible_ancestor(event: Any, seen: set[str]) -> bool:
+def _hidden(name: str) -> _Event:
+    return _Event(name, "compute", frozenset(), frozenset(), True, hidden=True)
+
+
+def _ancestors(event: Any) -> Iterator[Any]:
     while event is not None:
-        if event.name in seen:
-            return True
+        yield event
         event = event.cpu_parent
-    return False
 
 
 @functools.lru_cache(maxsize=4096)
@@ -415,6 +561,10 @@ class LaunchTap:
         for owner in (InterpretedFunction, triton.runtime.jit.JITFunction):
             owner.run = self._wrap(owner.run)
 
+    def printed(self, tensor: torch.Tensor, elements: int) -> None:
+        if self.recorder is not None:
+            self.recorder.printed(tensor, elements)
+
     def reset(self, recorder: Recorder | None, *, noop: bool) -> None:
         self.launches, self.count, self.recorder, self.noop = [], 0, recorder, noop
 
@@ -423,14 +573,16 @@ class LaunchTap:
             if warmup:
                 return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
             own = self.is_own_kernel(kernel)
-            self._note(kernel, args, kwargs, grid, own)
+            after = self._note(kernel, args, kwargs, grid, own)
             if own and self.noop:
                 return None
             self.depth += 1
             try:
-                return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+                result = run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
             finally:
                 self.depth -= 1
+            after()
+            return result
 
         return tapped
 
@@ -438,11 +590,12 @@ class LaunchTap:
         code = getattr(getattr(kernel, "fn", None), "__code__", None)
         return code is not None and self._is_own(code.co_filename)
 
-    def _note(self, kernel, args, kwargs, grid, own) -> None:
+    def _note(self, kernel, args, kwargs, grid, own) -> Callable[[], None]:
         self.count += 1
-        tensors = _launch_tensors((args, kwargs))
+        after = _nothing
         if self.recorder is not None:
-            self.recorder.launched(tensors, kernel_name(kernel))
+            tensors, addresses = _launch_tensors((args, kwargs)), _addresses((args, kwargs))
+            after = self.recorder.launched(tensors, addresses, kernel_name(kernel))
         if len(self.launches) < 500:
             names = [*getattr(kernel, "arg_names", [])]
             shown = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -455,6 +608,11 @@ class LaunchTap:
                     args={str(k)[:100]: _shown(v) for k, v in list(shown.items())[:200]},
                 )
             )
+        return after
+
+
+def _nothing() -> None:
+    """After a launch that nobody follows."""
 
 
 def kernel_name(kernel: Any) -> str:
@@ -476,6 +634,19 @@ def _launch_tensors(value: Any) -> list[torch.Tensor]:
         return [t for item in value.values() for t in _launch_tensors(item)]
     base = getattr(value, "base", None)
     return [base] if isinstance(base, torch.Tensor) else []
+
+
+def _addresses(value: Any) -> list[int]:
+    """Integers among a launch's arguments that are large enough to point somewhere."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [value] if value > LEAST_ADDRESS else []
+    if isinstance(value, tuple | list):
+        return [a for item in value for a in _addresses(item)]
+    if isinstance(value, dict):
+        return [a for item in value.values() for a in _addresses(item)]
+    if not isinstance(value, torch.Tensor) and callable(getattr(value, "data_ptr", None)):
+        return _addresses(value.data_ptr())
+    return []
 
 
 def _grid(grid: Any, shown: dict[str, Any]) -> tuple[int, ...]:

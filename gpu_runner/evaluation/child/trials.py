@@ -189,7 +189,9 @@ def trials(contestant: Contestant) -> None:
     spent += trial(contestant, first, poison="number", backwards=True)
     _check_repeatable(contestant)
     # The first of these is always run; the others as far as the budget of time goes.
-    plans: list[dict[str, Any]] = [{"audit": True}, {"watched": False}]
+    # A call that looks unwatched is worth something only where time is measured, which no watch may slow down.
+    unwatched: dict[str, Any] = {"watched": arena.memory.device.type == "cpu"}
+    plans: list[dict[str, Any]] = [{"audit": True}, unwatched]
     plans += [{"poison": "nan"} for _ in range(TRIALS - 1 - len(plans))]
     for number, plan in enumerate(plans):
         if number and spent > TRIALS_BUDGET_S * (2 if number == 1 else 1):
@@ -230,6 +232,7 @@ def _structured(contestant: Contestant, kind: str) -> float:
     if composition is None:
         return 0.0
     ran, truth, outputs = call(contestant, composition)
+    contestant.runs.append(ran)
     floating = [e for e in truth.outputs if e.is_floating]
     if any(e.is_ill_conditioned or not bool(torch.isfinite(e.truth).all()) for e in floating):
         return ran.seconds
@@ -247,7 +250,11 @@ def noop(contestant: Contestant) -> Finding | None:
     arena = contestant.arena
     try:
         ran, truth, outputs = call(
-            contestant, arena.mixer.next(), noop=True, watched=False, timeout_s=arena.deadlines.noop
+            contestant,
+            arena.mixer.next(),
+            noop=True,
+            watched=arena.memory.device.type == "cpu",
+            timeout_s=arena.deadlines.noop,
         )
     except Stop:
         return None  # without its kernels it fails: they matter
@@ -306,6 +313,16 @@ def _memory_finding(stage: Stage, seen: dict[str, Any], kind: str) -> Finding:
             kernel=kernel, line=line if isinstance(line, int) and line > 0 else None, tensor=tensor
         ),
         suggestion=suggestions.get(kind, ""),
+    )
+
+
+def outside_at_full_size(seen: dict[str, Any]) -> Stop:
+    """The verdict on an access of a full-size launch, of which a few programs were interpreted."""
+    finding = _memory_finding(Stage.TIMING, seen, "out_of_bounds")
+    title = f"at full size {finding.title}"[:300]
+    suggestion = "Compute offsets beyond 2**31 in tl.int64, and mask the access."
+    return Stop(
+        Verdict.RUNTIME_ERROR, finding.model_copy(update={"title": title, "suggestion": suggestion})
     )
 
 

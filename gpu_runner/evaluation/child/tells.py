@@ -1,0 +1,167 @@
+"""Doors that no kernel needs and that lead to the evaluation itself: they stay open and tell who went through.
+
+Torch's stack of modes, its switches for dispatch and for the profiler, kernels for torch's own operators, and the
+evaluator's modules in `sys.modules`. Torch and Triton use them too; only the submitted module is accused.
+"""
+
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._python_dispatch as modes
+import triton
+
+from gpu_runner.evaluation.child.host_reads import replace_everywhere
+
+PACKAGE = "gpu_runner"
+_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+_DOORS: dict[Any, list[str]] = {
+    torch._C: (
+        "_len_torch_dispatch_stack _get_dispatch_stack_at _pop_torch_dispatch_stack _DisableTorchDispatch"
+        " _get_dispatch_mode _unset_dispatch_mode _set_dispatch_mode DisableTorchFunction"
+        " _len_torch_function_stack _get_function_stack_at _pop_torch_function_stack"
+        " _is_torch_function_mode_enabled _is_torch_function_enabled _ExcludeDispatchKeyGuard"
+        " _ForceDispatchKeyGuard _IncludeDispatchKeyGuard _dispatch_tls_is_dispatch_key_excluded"
+        " _dispatch_tls_set_dispatch_key_excluded _dispatch_tls_is_dispatch_key_included"
+        " _dispatch_tls_local_include_set _dispatch_tls_local_exclude_set"
+    ).split(),
+    torch._C._autograd: (
+        "_disable_profiler_legacy _disable_profiler _enable_record_function _profiler_enabled"
+        " _profiler_type _set_empty_test_observer"
+    ).split(),
+    modes: (
+        "_get_current_dispatch_mode _get_current_dispatch_mode_stack _pop_mode _pop_mode_temporarily"
+        " _disable_current_modes is_in_torch_dispatch_mode is_in_any_mode_without_ignore_compile_internals"
+    ).split(),
+    torch.overrides: (
+        "_get_current_function_mode _get_current_function_mode_stack _pop_mode _pop_mode_temporarily"
+    ).split(),
+}
+_TORCHS = ("aten", "prims", "prim", "quantized", "profiler", "mkldnn", "mkl", "onednn")
+
+Accuse = Callable[[str, str, int | None], None]
+
+
+def install(accuse: Accuse, is_own: Callable[[str], bool]) -> None:
+    """Once per process, before the guard's snapshot and the submitted module.
+
+    Args:
+        accuse: takes what was used, words for people, and the submitted module's line.
+        is_own: whether a file name is the submitted module's.
+    """
+    for owner, names in _DOORS.items():
+        for name in names:
+            real = getattr(owner, name, None)
+            if real is not None:
+                detail = f"uses {name}, which shows or stops what watches it"
+                replace_everywhere(real, _telling(real, name, detail, accuse, is_own))
+    library = torch._C._dispatch_library
+    replace_everywhere(library, _library(library, accuse, is_own))
+    if triton.knobs.runtime.interpret:
+        _hide_interpretation(is_own)
+    _seal(accuse, is_own)
+
+
+def user_line(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int | None:
+    """The submitted module's line if it, or code that it generated, is what comes first; else None."""
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if is_own(filename):
+            return frame.f_lineno
+        if not filename.startswith("<"):
+            return None
+        frame = frame.f_back
+    return None
+
+
+def _telling(
+    real: Any, name: str, detail: str, accuse: Accuse, is_own: Callable[[str], bool]
+) -> Callable[..., Any]:
+    def told(*args: Any, **kwargs: Any) -> Any:
+        line = user_line(sys._getframe(1), is_own)
+        if line is not None:
+            accuse(f"torch.{name}", detail, line)
+        return real(*args, **kwargs)
+
+    return told
+
+
+def _library(real: Any, accuse: Accuse, is_own: Callable[[str], bool]) -> Callable[..., Any]:
+    """Operators of one's own are welcome; torch's keep their meaning."""
+
+    def told(kind: Any, namespace: str, *args: Any, **kwargs: Any) -> Any:
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename == torch.library.__file__:
+            frame = frame.f_back
+        line = user_line(frame, is_own)
+        if line is not None and namespace in _TORCHS:
+            accuse(
+                "torch.library", f"replaces kernels of torch's own operators ({namespace})", line
+            )
+        return real(kind, namespace, *args, **kwargs)
+
+    return told
+
+
+def _hide_interpretation(is_own: Callable[[str], bool]) -> None:
+    """The submitted module is told that its kernels are compiled, as they will be."""
+    real = triton.knobs.runtime_knobs.__dict__["interpret"]
+    triton.knobs.runtime.interpret = triton.knobs.runtime.interpret
+    value = triton.knobs.runtime.interpret
+    os.environ.pop("TRITON_INTERPRET", None)
+
+    class Interpret(type(real)):  # type: ignore[misc]
+        def __get__(self, obj: Any, cls: Any = None) -> Any:
+            if user_line(sys._getframe(1), is_own) is not None:
+                return False
+            return value
+
+    hiding = Interpret.__new__(Interpret)
+    hiding.__dict__.update(vars(real))
+    triton.knobs.runtime_knobs.interpret = hiding
+
+
+# The evaluator's own modules
+
+
+def _seal(accuse: Accuse, is_own: Callable[[str], bool]) -> None:
+    """Put in place of each module of ours one that answers everybody but the submitted module."""
+    inside: dict[int, types.ModuleType] = {}
+
+    def told(name: str, frame: types.FrameType | None) -> None:
+        line = _reaches(frame, is_own)
+        if line is not None:
+            accuse("sys.modules", f"reaches into the evaluator's modules for {name:.80}", line)
+            raise AttributeError(name)
+
+    class Sealed(types.ModuleType):
+        def __getattribute__(self, name: str) -> Any:
+            if name != "__class__":
+                told(name, sys._getframe(1))
+            return getattr(inside[id(self)], name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            told(name, sys._getframe(1))
+            setattr(inside[id(self)], name, value)
+
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == PACKAGE and type(module) is types.ModuleType:
+            sealed = Sealed(name)
+            inside[id(sealed)] = module
+            sys.modules[name] = sealed
+
+
+def _reaches(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int | None:
+    """The submitted module's line, if an access comes from it and not by way of a package or of ours."""
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if is_own(filename):
+            return frame.f_lineno
+        if filename.startswith(_HERE) or not filename.startswith("<"):
+            return None
+        frame = frame.f_back
+    return None
