@@ -73,7 +73,8 @@ class Limits:
 class Exit:
     """How a child ended: by itself with `code` or `signal`, or killed for `reason`.
 
-    `reason` is exited, killed, memory, processes or deadline.
+    `reason` is exited, killed, memory, processes, deadline, or lost: somebody outside killed its keeper or its
+    zygote, so that nobody knows what the child would have done.
     """
 
     code: int | None
@@ -83,6 +84,10 @@ class Exit:
     @property
     def oom(self) -> bool:
         return self.reason == "memory"
+
+    @property
+    def is_lost(self) -> bool:
+        return self.reason == "lost"
 
 
 class Child:
@@ -109,7 +114,7 @@ class Child:
                 message, fds = self._status.receive(timeout_s)
             except (ChildCrashed, ProtocolError):
                 self._end_keeper()
-                self._finish(Exit(code=None, signal=signal.SIGKILL, reason="killed"), "")
+                self._finish(Exit(code=None, signal=signal.SIGKILL, reason="lost"), "")
             else:
                 _close_all(fds)
                 self._finish(Exit(**message["exit"]), str(message["output"]))
@@ -166,6 +171,8 @@ def how_it_ended(child: Child) -> str:
     """For an error message: how a child ended, at the latest now, and the last it printed."""
     end = child.kill()
     how = f"signal {end.signal}" if end.signal is not None else f"exit code {end.code}"
+    if end.is_lost:
+        return "its zygote or keeper was killed from outside"
     if end.reason not in ("exited", "killed"):
         how = f"killed, over its limit of {end.reason}"
     said = child.output().strip()[-OUTPUT_CHARACTERS:]
@@ -377,8 +384,12 @@ class _Zygote:
             message, fds = self.control.receive(START_TIMEOUT_S)
             _close_all(fds)
         except ChildCrashed as error:
+            complaint = self._complaint()
+            if self.process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
+                # By somebody, or by a kernel short of memory; the next one may live.
+                raise ChildCrashed("a zygote was killed while it started") from error
             advice = "`python -m gpu_runner doctor` says what to do"
-            raise SandboxMissing(f"no child starts: {self._complaint()}; {advice}") from error
+            raise SandboxMissing(f"no child starts: {complaint}; {advice}") from error
         if message.get("threads") != 1:
             raise RunnerError(f"a zygote has {message.get('threads')} threads; fork needs 1")
         self._is_ready = True

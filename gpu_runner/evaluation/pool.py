@@ -115,10 +115,19 @@ class LocalPool:
     ) -> dict[str, Any]:
         """Run `function(request) -> dict` of "package.module:function" in a fresh isolated child.
 
+        Once more in another child where the first was killed from outside.
+
         Raises:
             ChildFailed: it raised, crashed or did not return in time.
-            RunnerError: the child could not be started.
+            RunnerError: the child could not be started, or was lost again.
         """
+        with contextlib.suppress(ChildCrashed):
+            return self._call(entry, request, nursery, timeout_s)
+        return self._call(entry, request, nursery, timeout_s)
+
+    def _call(
+        self, entry: str, request: dict[str, Any], nursery: str, timeout_s: float
+    ) -> dict[str, Any]:
         limits = self._players_limits(timeout_s + 10)
         with self._nursery(nursery).fork(CALL, limits=limits) as child:
             try:
@@ -127,7 +136,8 @@ class LocalPool:
             except TimedOut as error:
                 raise ChildFailed(f"no answer within {timeout_s:g} s") from error
             except (ChildCrashed, ProtocolError) as error:
-                raise ChildFailed(how_it_ended(child)) from error
+                failure = ChildCrashed if child.kill().is_lost else ChildFailed
+                raise failure(how_it_ended(child)) from error
         result = answer.get("result")
         if isinstance(result, dict):
             return result

@@ -143,6 +143,9 @@ class Session:
         if player is None:
             raise ProtocolError(f"there is no player {number!r} to drop")
         end = player.kill()
+        if end.is_lost:
+            # Not the candidate's doing, and the judge must not take it for that.
+            raise RunnerError(f"a player is lost: {how_it_ended(player)}")
         exit_ = {"exit": number, "code": end.code, "signal": end.signal, "oom": end.oom}
         self._judge.channel.send(
             {**exit_, "reason": end.reason, "output": player.output()[-OUTPUT_CHARACTERS:]}

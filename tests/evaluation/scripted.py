@@ -113,6 +113,11 @@ def double(request):
     return {"n": request["n"] * 2}
 
 
+def double_later(request):
+    time.sleep(1)
+    return double(request)
+
+
 def fail(request):
     raise ValueError("no such thing")
 

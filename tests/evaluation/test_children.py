@@ -212,13 +212,32 @@ def test_a_dead_zygote_is_replaced(nursery: Nursery) -> None:
     assert nursery.zygote_pid != killed
 
 
+@pytest.mark.parametrize("below", [False, True])
+def test_a_zygote_killed_while_it_starts_is_replaced(below: bool) -> None:
+    nursery = Nursery("plain", Sandbox("bwrap", CODE))
+    nursery.warm()
+    first = nursery.zygote_pid
+    assert first is not None
+    if below:
+        assert wait_until(lambda: bool(psutil.Process(first).children()))
+        for process in psutil.Process(first).children():
+            process.kill()
+    else:
+        psutil.Process(first).kill()
+    with fork(nursery, "hello") as child:
+        child.channel.send({})
+        assert child.channel.receive(10)[0]["echo"] == {}
+    nursery.close()
+
+
 def test_children_of_a_dead_zygote_are_crashed_not_lost() -> None:
     nursery = Nursery("plain", Sandbox("bwrap", CODE))
     with fork(nursery, "hang_ignoring_signals") as child:
         child.channel.receive(10)
         assert nursery.zygote_pid is not None
         kill_tree(nursery.zygote_pid)
-        assert child.wait(5).signal == signal.SIGKILL
+        end = child.wait(5)
+        assert (end.signal, end.is_lost) == (signal.SIGKILL, True)
     nursery.close()
 
 

@@ -32,6 +32,7 @@ from gpu_runner.evaluation.errors import (
 from gpu_runner.evaluation.pool import LocalPool
 from gpu_runner.evaluation.sandbox import Sandbox
 from gpu_runner.evaluation.settings import EvaluationSettings
+from tests.evaluation.test_children import kill_tree
 
 pytestmark = pytest.mark.sandbox
 
@@ -182,6 +183,21 @@ def test_what_a_judge_may_not_say_is_a_protocol_error(
     assert pool.evaluate(task(), steps()).is_correct
 
 
+def test_a_player_killed_from_outside_is_our_failure(pool: LocalPool) -> None:
+    # Players of their own zygote, so that the judge lives on and might take it for the candidate's end.
+    players = Nursery("plain", Sandbox("bwrap", CODE))
+    pool._nurseries["plain"] = players
+
+    def kill_zygote(stage: Stage) -> None:
+        assert players.zygote_pid is not None
+        kill_tree(players.zygote_pid)
+
+    script = steps(("need", 1), ("stage", "load"), ("eof", 1), ("drop", 1))
+    with pytest.raises(RunnerError, match="a player is lost"):
+        pool.evaluate(task(), script, on_stage=kill_zygote)
+    assert pool.evaluate(task(), steps(("need", 1), ("drop", 1))).is_correct
+
+
 def test_a_judge_that_dies_is_our_failure_and_is_replaced(pool: LocalPool) -> None:
     with pytest.raises(ChildCrashed, match="exit code 5; it said: the judge gives up"):
         pool.evaluate(task(), steps(("need", 1), ("exit", 5)))
@@ -296,6 +312,21 @@ def test_a_call_that_fails_says_why(pool: LocalPool, name: str, told: str) -> No
     with pytest.raises(ChildFailed) as caught:
         pool.call(f"scripted:{name}", {})
     assert told in caught.value.detail
+
+
+def test_a_call_killed_from_outside_is_made_again(pool: LocalPool) -> None:
+    answers: list[dict[str, Any]] = []
+    call = threading.Thread(
+        target=lambda: answers.append(pool.call("scripted:double_later", {"n": 4}))
+    )
+    call.start()
+    while not any(child._pidfd >= 0 for child in pool._nursery("plain")._children):
+        time.sleep(0.01)
+    zygote = pool._nursery("plain").zygote_pid
+    assert zygote is not None
+    kill_tree(zygote)
+    call.join(timeout=30)
+    assert answers == [{"n": 8}]
 
 
 def test_a_call_has_a_deadline(pool: LocalPool) -> None:
