@@ -625,6 +625,17 @@ def on_site(folder: Path, options: argparse.Namespace, report: Callable[[Outcome
             report(Outcome("the end", 0, problems=[f"left running: {one}" for one in left]))
 
 
+def write(path: Path, seed: int, outcomes: Iterable[Outcome]) -> None:
+    document = {
+        "seed": seed,
+        "pauses_s": PAUSE_S,
+        "task": TASK.stem,
+        "cores": os.cpu_count(),
+        "variants": [asdict(outcome) for outcome in outcomes],
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
 def newest_run() -> int:
     from evolution_app.models import Run
 
@@ -647,6 +658,8 @@ def main() -> int:
     def report(outcome: Outcome) -> None:
         outcomes.append(outcome)
         print(outcome.row(), flush=True)
+        if options.out:
+            write(options.out, options.seed, outcomes)
 
     print(f"seed {options.seed}, pauses of {PAUSE_S[0]} to {PAUSE_S[1]} s\n{HEAD}\n{'|---' * 9}|")
     with tempfile.TemporaryDirectory(prefix="kill-mid-run-") as temporary:
@@ -659,10 +672,6 @@ def main() -> int:
             rng = random.Random(f"{options.seed} evolve")
             play_evolve(folder, outcome, rng, options.kills, options.seed)
             report(outcome)
-    if options.out:
-        document = {"seed": options.seed, "task": TASK.stem, "cores": os.cpu_count()}
-        document["variants"] = [asdict(outcome) for outcome in outcomes]
-        options.out.write_text(json.dumps(document, indent=1) + "\n")
     return 1 if any(outcome.problems for outcome in outcomes) else 0
 
 
