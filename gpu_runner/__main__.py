@@ -215,14 +215,14 @@ def _task(
 
 
 def _read(path: Path, limit: int | None = MAX_BYTES) -> str:
-    """The text of a source; bytes that are no UTF-8 become a character that no parser accepts."""
+    """The text of a source without a byte order mark; bytes that are no UTF-8 become a character that no parser accepts."""
     try:
         content = path.read_bytes()
     except OSError as error:
         _usage(f"cannot read {path}: {error.strerror}")
     if limit is not None and len(content) > limit:
         _usage(f"{path} has {len(content):,} bytes; at most {limit:,} are accepted")
-    return content.decode("utf-8", "surrogateescape")
+    return content.decode("utf-8-sig", "surrogateescape")
 
 
 def _diagnosed(evaluation: Any, source: str) -> Any:

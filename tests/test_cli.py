@@ -57,6 +57,14 @@ def test_a_task_over_64_kib_is_refused(task: Path) -> None:
     assert "at most 65,536" in answer.stderr
 
 
+def test_a_byte_order_mark_is_no_part_of_a_source(task: Path) -> None:
+    task.write_text(TASK.replace("def get_inputs", "def make_inputs"), encoding="utf-8-sig")
+
+    answer = run("lint", task)
+
+    assert "defines no get_inputs()" in answer.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

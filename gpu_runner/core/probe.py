@@ -21,6 +21,8 @@ from typing import Final
 from gpu_runner.core.source import Problem, parse
 
 MOST_ELEMENTS: Final = 50_000
+MOST_GROWN: Final = 1 << 19
+SMALLEST_GROWN: Final = 16
 LARGEST_KEPT: Final = 8
 _RAGGED: Final = (521, 259, 131, 67, 37, 19, 11)
 _ALIGNED: Final = (512, 256, 128, 64, 32, 16)
@@ -135,6 +137,32 @@ def aligned_assignments(source: str) -> dict[str, int]:
     For a candidate that fails at a ragged probe only: right at this one, it relies on the full sizes being aligned.
     """
     return _Shrinking(source, sizes(source), _by_role, _ALIGNED).values()
+
+
+def grown_assignments(source: str) -> list[dict[str, int]]:
+    """The aligned probe with one of its sizes back at its full value, that which shrank most first.
+
+    What was made for the probe's sizes, a block that spans a row of it for one, fails at one of these.
+    """
+    base = aligned_assignments(source)
+    found = sizes(source)
+    shapes = list(_input_shapes(source))
+
+    def largest(values: Mapping[str, int]) -> float:
+        all_values = {size.key: float(values.get(size.key, size.value)) for size in found}
+        return max((_product(shape, all_values) for shape in shapes), default=0.0)
+
+    pairs = {(size.value, base[size.key]) for size in found if size.key in base}
+    grown = []
+    for pair in sorted(pairs, key=lambda pair: (-pair[0] / pair[1], pair)):
+        together = {s.key for s in found if (s.value, base.get(s.key)) == pair}
+        values = {key: value for key, value in base.items() if key not in together}
+        while largest(values) > MOST_GROWN and max(values.values(), default=0) > SMALLEST_GROWN:
+            key = max(values, key=lambda key: values[key])
+            values[key] //= 2
+        if largest(values) <= MOST_GROWN:
+            grown.append(values)
+    return grown
 
 
 def _halved(found: list[Size]) -> dict[str, int]:

@@ -366,6 +366,9 @@ class Modelled(Message):
     launches: tuple[dict[str, Any], ...] = Field(default=(), max_length=2_000)
     operations: tuple[dict[str, Any], ...] = Field(default=(), max_length=5_000)
     outputs: tuple[Placed, ...] = Field(default=(), max_length=TENSORS_LIMIT)
+    memory: tuple[dict[str, Any], ...] = Field(
+        default=(), max_length=200, description="interpreter findings"
+    )
     init: Encoded = None
     init_places: tuple[Placed, ...] = Field(default=(), max_length=TENSORS_LIMIT)
     inputs: Encoded = None

@@ -63,6 +63,55 @@ class ModelNew(nn.Module):
 )
 
 
+SUMS = """
+import torch
+import torch.nn as nn
+
+ROWS, COLUMNS = ROWS_COLUMNS
+
+class Model(nn.Module):
+    def forward(self, x):
+        return OUTPUT
+
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS)]
+"""
+
+ONE_BLOCK_A_ROW = (
+    HEAD
+    + """
+@triton.jit
+def row_sums(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + tl.program_id(0) * n + i, mask=i < n, other=0.0)
+    tl.store(y + tl.program_id(0), tl.sum(v, 0))
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = x.new_empty(x.shape[0])
+        row_sums[(x.shape[0],)](x, y, x.shape[1], BLOCK=1024)
+        return y
+"""
+)
+
+OFFSETS_OF_32_BITS = (
+    HEAD
+    + """
+@triton.jit
+def rows(x, y, n, BLOCK: tl.constexpr):
+    for start in range(0, n, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        v = tl.load(x + tl.program_id(0) * n + i, mask=i < n)
+        tl.store(y + tl.program_id(0) * n + i, v + 1.0, mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        rows[(x.shape[0],)](x, y, x.shape[1], BLOCK=1024)
+        return y
+"""
+)
+
 CAPTURED = model("""
 graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
@@ -129,6 +178,25 @@ def test_what_this_device_cannot_check_is_unevaluated(
 
     assert (evaluation.verdict, evaluation.state) == (None, State.UNEVALUATED), told(evaluation)
     assert reason in told(evaluation)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "output", "source", "kind", "words"),
+    [
+        ("512, 4096", "x.sum(1)", ONE_BLOCK_A_ROW, "values", "the rest as large as given"),
+        ("70000, 40000", "x + 1.0", OFFSETS_OF_32_BITS, "out_of_bounds", "at full size"),
+    ],
+    ids=["a block of a fixed size", "offsets of 32 bits"],
+)
+def test_what_is_right_at_probe_size_only_is_not_correct(
+    pool: LocalPool, sizes: str, output: str, source: str, kind: str, words: str
+) -> None:
+    reference = SUMS.replace("ROWS_COLUMNS", sizes).replace("OUTPUT", output)
+
+    evaluation = pool.evaluate(task(reference), source)
+
+    assert evaluation.kind == kind, told(evaluation)
+    assert words in told(evaluation)
 
 
 TASK = """

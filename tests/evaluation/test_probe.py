@@ -8,6 +8,7 @@ import pytest
 from gpu_runner.core.probe import (
     MOST_ELEMENTS,
     aligned_assignments,
+    grown_assignments,
     probe_assignments,
     sizes,
     with_assignments,
@@ -132,3 +133,21 @@ def test_every_example_gets_a_smaller_size_that_parses(path: Path) -> None:
     assert values
     assert all(0 < values[key] < full[key] for key in values)
     ast.parse(with_assignments(source, values))
+
+
+def test_grown_probes_have_one_size_as_large_as_given() -> None:
+    source = (
+        "import torch\nROWS, COLUMNS = 4096, 8192\n\ndef get_inputs():\n"
+        "    return [torch.randn(ROWS, COLUMNS)]\n"
+    )
+
+    assert grown_assignments(source) == [{"COLUMNS": 128}, {"ROWS": 64}]
+
+
+def test_a_size_too_large_to_interpret_is_not_grown() -> None:
+    source = (
+        "import torch\nROWS, COLUMNS = 64, 4_000_000\n\ndef get_inputs():\n"
+        "    return [torch.randn(ROWS, COLUMNS)]\n"
+    )
+
+    assert grown_assignments(source) == [{"COLUMNS": 256}]

@@ -80,6 +80,7 @@ def _second_call(module: Any, arguments: Any) -> Modelled:
         launches=tuple(launch.as_json() for launch in world.launches),
         operations=tuple(asdict(operation) for operation in world.operations),
         outputs=tuple(place(outputs)[0]),
+        memory=tuple(world.findings),
     )
 
 

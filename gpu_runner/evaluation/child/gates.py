@@ -31,6 +31,8 @@ from gpu_runner.evaluation.protocol import (
 
 SMALLEST_LITERAL = 16
 MODEL_S = 90.0
+WHOLE = 0.95
+"""Share of bytes above which a sample of programs is taken to have touched all of them."""
 
 
 class Compilation:
@@ -294,6 +296,40 @@ def stored_bytes(call: Modelled) -> float:
         for raw in call.launches
     )
     return launched + sum(float(raw["written_bytes"]) for raw in call.operations)
+
+
+def touches_less(call: Modelled, task: Modelled) -> bool:
+    """Whether a full-size call seems not to read all that the reference reads of the inputs, or not to write all outputs.
+
+    Programs are sampled, and an honest kernel may skip zeros that it knows of: a reason to look, no proof.
+    """
+    loaded = sum(float(raw["counts"]["load_bytes"]) for raw in call.launches)
+    read = loaded + sum(float(raw["read_bytes"]) for raw in call.operations)
+    given = sum(nbytes_of(p) for p in task.places)
+    wanted = min(given, sum(float(raw["read_bytes"]) for raw in task.operations))
+    outputs = sum(nbytes_of(p) for p in task.outputs)
+    return read < WHOLE * wanted or stored_bytes(call) < WHOLE * outputs
+
+
+def outside_at_full_size(call: Modelled, task: Modelled) -> dict[str, Any] | None:
+    """The first access outside its tensor in a full-size call; only where no address can hang on what lies in memory.
+
+    Reserved memory reads as zero, so an index or a length from an input is not the real one.
+    """
+    if any(_is_integer(p.dtype) for p in task.places):
+        return None
+    for seen in call.memory:
+        number = seen.get("launch")
+        if seen.get("kind") != "out_of_bounds" or not isinstance(number, int):
+            continue
+        launch = call.launches[number] if 0 <= number < len(call.launches) else {}
+        if launch and not any(_is_integer(str(a.get("dtype", ""))) for a in launch["args"]):
+            return seen
+    return None
+
+
+def _is_integer(dtype: str) -> bool:
+    return dtype.startswith(("int", "uint", "bool"))
 
 
 def nbytes_of(place: Placed) -> int:

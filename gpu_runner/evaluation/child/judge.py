@@ -9,8 +9,8 @@ import random
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import triton
@@ -44,6 +44,10 @@ from gpu_runner.evaluation.protocol import Failed, Load, Loaded, Model, Modelled
 
 if TYPE_CHECKING:
     from gpu_runner.evaluation.child.measuring import Company
+
+
+GROWN: Final = 3
+"""Probes of one full size each; each keeps a player."""
 
 
 def main(channel: Channel, fds: list[int]) -> None:
@@ -104,6 +108,7 @@ class OpenTask:
         self.full: Arena | None = None
         self.probe: Arena | None = None
         self.aligned: Arena | None = None
+        self._grown: list[tuple[dict[str, int], Arena]] | None = None
         self.company: Company | None = None
         self.probe_values: dict[str, int] = {}
         self.modelled: Modelled | None = None
@@ -228,6 +233,17 @@ class OpenTask:
             )
         return self._user
 
+    def grown_arenas(self) -> list[tuple[dict[str, int], Arena]]:
+        """Probes in which one size is the full task's, with the values they were made by."""
+        if self._grown is None:
+            self._grown = []
+            for values in probe.grown_assignments(self.spec.source)[:GROWN]:
+                source = probe.with_assignments(self.spec.source, values)
+                with suppress(InvalidTask):
+                    arena = self._arena(source, self._host, "interpreter")
+                    self._grown.append((values, arena))
+        return self._grown
+
     def aligned_arena(self) -> Arena | None:
         """A probe whose sizes are as divisible as the full ones; None where that is no other task."""
         values = probe.aligned_assignments(self.spec.source)
@@ -347,6 +363,7 @@ class _Run:
             modelled = self._modelled_call(contestant)
             trials.genuine(contestant, self.task.spec.track)
             self._enough_work(modelled)
+            self._same_at_full_size(modelled)
 
     def _start_compiling(self) -> None:
         if self.compilation is None and self.task.modelled is not None:
@@ -400,16 +417,8 @@ class _Run:
         arena = self.task.aligned_arena()
         if arena is None:
             return ""
-        contestant = Contestant(self.task.new_player("interpreter"), arena, Stage.PROBE)
-        try:
-            arena.reset()
-            trials.load(contestant, self.source)
-            trials.construct(contestant)
-            trials.trials(contestant)
-        except Stop:
+        if self._tried(arena, whole=True) is not None or self._stop_when_grown() is not None:
             return ""
-        finally:
-            contestant.close()
         return "it needs sizes as divisible as the full ones and fails at ragged probe sizes"
 
     def _modelled_call(self, contestant: Contestant) -> Modelled | None:
@@ -438,6 +447,50 @@ class _Run:
         found = genuineness.too_little_work(gates.stored_bytes(modelled), wanted)
         if found is not None:
             raise Stop(Verdict.CHEATING, found)
+
+    def _same_at_full_size(self, modelled: Modelled | None) -> None:
+        """Raises Stop where the full-size call does what the probe did not show."""
+        task_model = self.task.modelled
+        if modelled is None or task_model is None or not self.task.probe_values:
+            return
+        seen = gates.outside_at_full_size(modelled, task_model)
+        if seen is not None:
+            raise trials.outside_at_full_size(seen)
+        if gates.touches_less(modelled, task_model):
+            stop = self._stop_when_grown()
+            if stop is not None:
+                raise stop
+
+    def _stop_when_grown(self) -> Stop | None:
+        """How the candidate fails where one size is as large as in the full task, if it does."""
+        for values, arena in self.task.grown_arenas():
+            stop = self._tried(arena, whole=False)
+            if stop is None or stop.verdict not in (Verdict.INCORRECT, Verdict.RUNTIME_ERROR):
+                continue
+            sizes = ", ".join(f"{key} = {value}" for key, value in values.items())
+            title = (
+                f"with {sizes or 'all sizes'} and the rest as large as given: {stop.finding.title}"
+            )
+            return Stop(stop.verdict, stop.finding.model_copy(update={"title": title[:300]}))
+        return None
+
+    def _tried(self, arena: Arena, *, whole: bool) -> Stop | None:
+        """How the candidate fails in another arena: in all trials, or in a single call."""
+        contestant = Contestant(self.task.new_player("interpreter"), arena, Stage.PROBE)
+        try:
+            arena.reset()
+            trials.load(contestant, self.source)
+            trials.construct(contestant)
+            if whole:
+                trials.trials(contestant)
+            else:
+                limit = self.task.deadlines.noop
+                trials.trial(contestant, arena.mixer.next(), poison="nan", timeout_s=limit)
+        except Stop as stop:
+            return stop
+        finally:
+            contestant.close()
+        return None
 
     def _model(self, contestant: Contestant) -> None:
         """Modelled speed of the candidate and of the reference's operations, on the named target."""
