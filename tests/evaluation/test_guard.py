@@ -122,6 +122,10 @@ def test_ordinary_python_is_not_accused(tmp_path: Path) -> None:
         "exec('import gc; gc.get_objects()')",
         "import functools\nfunctools.reduce(lambda a, b: __import__('gc').get_objects(), [1, 2])",
         "import gc\nlist(map(gc.get_referrers, [1]))",
+        "names = {}\nexec('import sys\\ndef f(): return sys._getframe(0)', names)\nnames['f']()",
+        "import logging\nlogging.currentframe()",
+        "names = {}\nexec('def f(e): return e.__traceback__.tb_frame', names)\n"
+        "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    names['f'](error)",
     ],
 )
 def test_a_detour_through_the_library_is_no_excuse(tmp_path: Path, source: str) -> None:

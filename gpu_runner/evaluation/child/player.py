@@ -194,6 +194,8 @@ class Player:
             tells.install(self._accuse_user, self.is_own)
         # The harness's own lazy imports happen now, so that none of them is laid to the module.
         self._guard = guard.install(protected(), is_own=self.is_own)
+        if request.role == "candidate":
+            tells.read(request.source, self._accuse_user)
 
     def _forbid_compiling(self) -> None:
         """`torch.compile` stays callable and does nothing but tell."""
@@ -302,10 +304,10 @@ class Player:
             for seed in request.seeds:
                 seed_everything(seed)
                 sets.append(self._module.get_inputs())
-        self._described = {
-            "init": _on_device(init, self._device),
-            "inputs": [_on_device(_as_list(made), self._device) for made in sets],
-        }
+            self._described = {
+                "init": _on_device(init, self._device),
+                "inputs": [_on_device(_as_list(made), self._device) for made in sets],
+            }
         init_tree, init_buffer = self._layout(self._described["init"], "get_init_inputs")
         laid = [self._layout(made, "get_inputs") for made in self._described["inputs"]]
         return Described(
@@ -675,14 +677,14 @@ class Player:
             line, kernel = first.get("line") or line, first.get("kernel")
         if isinstance(error, SyntaxError) and error.filename == self._path:
             line = error.lineno
-        trace = "".join(traceback.format_exception(error)[-12:])
+        trace = _readable(lambda: "".join(traceback.format_exception(error)[-12:]))
         cause = _cause_of(error)
         if watch is not None and watch.unevaluable:
             cause = "unsupported"
         return Failed(
             where=where,
             error=type(error).__name__[:300],
-            message=(str(error) or type(error).__name__)[:TEXT_LIMIT],
+            message=(_readable(lambda: str(error)) or type(error).__name__)[:TEXT_LIMIT],
             line=line,
             kernel=kernel,
             trace=trace[-TEXT_LIMIT:],
@@ -906,6 +908,10 @@ def _as_list(value: Any) -> Any:
 def _on_device(value: Any, device: torch.device) -> Any:
     """The same structure with its tensors, and nothing else, on the device."""
     if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided or value.is_quantized or value.device.type == "meta":
+            form = "quantized" if value.is_quantized else value.device.type
+            form = str(value.layout) if value.layout != torch.strided else form
+            raise TypeError(f"a {form} tensor cannot be handed on; make it an ordinary dense one")
         return value.detach().to(device)
     if isinstance(value, list):
         return [_on_device(item, device) for item in value]
@@ -967,6 +973,14 @@ def _can_cross(value: Any) -> bool:
     return True
 
 
+def _readable(text: Callable[[], str]) -> str:
+    """Text of submitted code, which may not exist, or not be one that can be sent."""
+    try:
+        return text().encode("utf-8", "backslashreplace").decode()
+    except BaseException as error:  # noqa: BLE001 - __str__ is submitted code too
+        return f"(its message cannot be read: {type(error).__name__})"
+
+
 def _flag(read: Callable[[], bool]) -> bool:
     try:
         return bool(read())
@@ -977,7 +991,7 @@ def _flag(read: Callable[[], bool]) -> bool:
 def _cause_of(error: BaseException) -> Any:
     """What kind of failure an exception stands for; see `Failed.cause`."""
     names = {kind.__name__ for kind in type(error).__mro__}
-    text = str(error)
+    text = _readable(lambda: str(error))
     if names & {"OutOfMemoryError", "MemoryError"} or "can't allocate memory" in text:
         return "out_of_memory"
     if "Unevaluable" in names or "Unevaluable" in text:

@@ -4,6 +4,7 @@ Torch's stack of modes, its switches for dispatch and for the profiler, kernels 
 evaluator's modules in `sys.modules`. Torch and Triton use them too; only the submitted module is accused.
 """
 
+import ast
 import os
 import sys
 import types
@@ -14,6 +15,7 @@ import torch
 import torch.utils._python_dispatch as modes
 import triton
 
+from gpu_runner.core.source import parse
 from gpu_runner.evaluation.child.host_reads import replace_everywhere
 
 PACKAGE = "gpu_runner"
@@ -41,6 +43,7 @@ _DOORS: dict[Any, list[str]] = {
         "_get_current_function_mode _get_current_function_mode_stack _pop_mode _pop_mode_temporarily"
     ).split(),
 }
+_INSIDES = frozenset("__closure__ cell_contents __globals__ __subclasses__".split())
 _TORCHS = ("aten", "prims", "prim", "quantized", "profiler", "mkldnn", "mkl", "onednn")
 
 Accuse = Callable[[str, str, int | None], None]
@@ -64,6 +67,15 @@ def install(accuse: Accuse, is_own: Callable[[str], bool]) -> None:
     if triton.knobs.runtime.interpret:
         _hide_interpretation(is_own)
     _seal(accuse, is_own)
+
+
+def read(source: str, accuse: Accuse) -> None:
+    """Accuse a source that names what no audit event tells of: ways from a function into whose it is."""
+    tree = parse(source)
+    for node in ast.walk(tree) if isinstance(tree, ast.AST) else ():
+        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "value", None)
+        if isinstance(name, str) and name in _INSIDES:
+            accuse(name, f"reads {name}, by which it could reach what watches it", node.lineno)  # type: ignore[attr-defined]
 
 
 def user_line(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int | None:
