@@ -199,6 +199,12 @@ def test_what_is_right_at_probe_size_only_is_not_correct(
     assert words in told(evaluation)
 
 
+FORKS = "import os, time; [os.fork() or time.sleep(60) for _ in range(80)]"
+SPARSE = """
+def get_inputs():
+    return [x.to_sparse() for x in made()]
+"""
+
 TASK = """
 import torch
 import torch.nn as nn
@@ -258,10 +264,14 @@ def test_a_sound_task_is_not_warned_of(pool: LocalPool) -> None:
             None,
             "did not end",
         ),
-        (DOUBLE.replace("return x * 2.0", "import os; os._exit(3)"), None, "code 3"),
+        (DOUBLE.replace("return x * 2.0", "import os; os._exit(3)"), None, "exit code 3"),
         (DOUBLE + "\nTOLERANCE = 'tight'\n", None, "TOLERANCE"),
+        (DOUBLE.replace("return x * 2.0", f"{FORKS}; return x"), None, "more processes"),
+        (DOUBLE.replace("return x * 2.0", "return x[:0]"), None, "every output is empty"),
+        (DOUBLE.replace("return x * 2.0", "raise OSError(chr(0xD800))"), 7, "OSError"),
+        (DOUBLE + "\nmade = get_inputs\n" + SPARSE, None, "torch.sparse_coo tensor"),
     ],
-    ids=["syntax", "no model", "import", "forward", "no tensor", "endless", "exit", "tolerance"],
+    ids="syntax model import forward tensor endless exit tolerance forks empty surrogate sparse".split(),
 )
 def test_an_unusable_task_is_refused_with_line_and_reason(
     pool: LocalPool, source: str, line: int | None, reason: str

@@ -4,6 +4,7 @@ The reference runs every composition that a candidate runs, in the same order, o
 answers stays in the judge; a candidate's process is lent the inputs and room for its own outputs, nothing else.
 """
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from gpu_runner.evaluation.protocol import (
 )
 
 SETS = 5
+MOST_OUTPUT_BYTES = 1 << 29
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,7 @@ class Arena:
         ran = self._run_reference(Run(composition=self.mixer.next(), poison="number"))
         if ran.lazy_outputs:
             raise InvalidTask(f"the output is a {ran.lazy_outputs[0]}, not a plain tensor")
+        self._check_outputs(ran)
         self.outputs = ran.outputs
         self.tree = ran.tree
         names = [op.name for op in ran.operations]
@@ -203,6 +206,16 @@ class Arena:
         if candidates:
             self.buffer_names = self._changed_buffers(candidates)
         self._lend_rooms([c for c in candidates if c[0] in self.buffer_names])
+
+    def _check_outputs(self, ran: Ran) -> None:
+        if not _has_scalar(ran.tree) and not any(math.prod(p.shape) for p in ran.outputs.places):
+            raise InvalidTask("Model.forward returns no elements: every output is empty")
+        if self.memory.device.type == "cpu" and ran.outputs.nbytes > MOST_OUTPUT_BYTES:
+            size, most = ran.outputs.nbytes / 1e9, MOST_OUTPUT_BYTES / 1e9
+            raise InvalidTask(
+                f"Model.forward returns {size:.1f} GB; without a GPU at most {most:.1f} GB can be compared."
+                " Give sizes as module-level integers, so that smaller ones can be tried"
+            )
 
     def _lend_rooms(self, buffers: Sequence[tuple[str, Placed]]) -> None:
         self.room_outputs = self.memory.lend(self.outputs.nbytes)
@@ -284,7 +297,7 @@ class Arena:
         if not self.has_double:
             return []
         request = Run(composition=composition, is_double=True, watched=False, outputs=self.places64)
-        answer = self.link.ask(request, Ran, self.deadlines.call, [self.room64.fd])
+        answer = self._ask(request, Ran, self.deadlines.call, [self.room64.fd])
         if isinstance(answer, Failed) or "outputs" not in answer.stored:
             self.has_double = False
             return []
@@ -397,9 +410,8 @@ def why_lost(lost: PlayerLost, request: Any) -> str:
     if lost.cause == "hang":
         return f"{what} did not end ({lost.detail})"
     end = lost.link.close()
-    if end.is_out_of_memory:
-        return f"{what} used more memory than a player may have"
-    return f"{what} ended the process (code {end.code}, signal {end.signal}): {end.output[-300:]}"
+    said = end.output.strip()[-300:]
+    return f"{what} {end.in_words}; it printed: {said}" if said else f"{what} {end.in_words}"
 
 
 def _same_skeleton(trees: Sequence[Encoded]) -> bool:

@@ -82,7 +82,7 @@ class Judge:
             return {"evaluation": evaluation.model_dump(mode="json")}
         except InvalidTask as error:
             return {"invalid_task": {"reason": error.reason, "line": error.line}}
-        except (RunnerError, ValidationError, MemoryError, RuntimeError) as error:
+        except (RunnerError, PlayerLost, ValidationError, MemoryError, RuntimeError) as error:
             trace = "".join(traceback.format_exception(error))
             return {"failure": f"{type(error).__name__}: {error}\n{trace[-2000:]}"}
 

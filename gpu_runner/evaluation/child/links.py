@@ -3,6 +3,7 @@
 import itertools
 import secrets
 import select
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -27,6 +28,26 @@ class Exit:
     is_out_of_memory: bool
     reason: str
     output: str
+
+    @property
+    def in_words(self) -> str:
+        """What submitted code did that ended the process, to follow the name of a step."""
+        if self.is_out_of_memory:
+            return "used more memory than a player may have"
+        if self.reason == "processes":
+            return "started more processes than a player may have, and was ended; start none"
+        if self.reason == "deadline":
+            return "ran past the player's time, and was ended"
+        if self.signal:
+            return f"ended the process by {_signal_name(self.signal)}"
+        return f"ended the process with exit code {self.code} before answering"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class PlayerLost(Exception):

@@ -1,6 +1,5 @@
 """One candidate against one arena: fresh calls, what they must give, and which verdict a failure has."""
 
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -659,13 +658,11 @@ def why_lost(lost: PlayerLost, stage: Stage, step: str) -> Stop:
     if lost.cause == "hang":
         title = f"{step} did not end: {lost.detail}"
         return Stop(Verdict.TIMEOUT, _plain_finding(stage, step, title, end.output))
+    title = f"{step} {end.in_words}"
     if end.is_out_of_memory:
-        title = f"{step} used more memory than a player may have"
         return Stop(Verdict.OUT_OF_MEMORY, _plain_finding(stage, "host", title, end.output))
     if end.signal:
-        title = f"{step} ended the process by {_signal_name(end.signal)}"
         return Stop(Verdict.RUNTIME_ERROR, _plain_finding(stage, "crash", title, end.output))
-    title = f"{step} ended the process with exit code {end.code} before answering"
     return Stop(Verdict.RUNTIME_ERROR, _plain_finding(stage, "exit", title, end.output))
 
 
@@ -721,10 +718,3 @@ def _plain_finding(stage: Stage, kind: str, title: str, output: str) -> Finding:
         title=title[:300],
         evidence={"output": output[-1500:]},
     )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
