@@ -14,6 +14,7 @@ The judge asks its owner for everything that it must not do itself:
 
 import contextlib
 import time
+import unicodedata
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -157,6 +158,25 @@ class Session:
             self._lock.to_shared()
 
 
+def printable(content: Any) -> Any:
+    """The same, with the control characters of its texts escaped.
+
+    Submitted code chooses the words of its exceptions; a terminal would obey them, and a database refuses a null.
+    """
+    if isinstance(content, str):
+        return content if content.isprintable() else "".join(map(_visible, content))
+    if isinstance(content, list):
+        return [printable(item) for item in content]
+    if isinstance(content, dict):
+        return {printable(key): printable(item) for key, item in content.items()}
+    return content
+
+
+def _visible(character: str) -> str:
+    is_control = unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t"
+    return character.encode("unicode_escape").decode() if is_control else character
+
+
 def _answer(message: dict[str, Any]) -> dict[str, Any]:
     if "failure" in message:
         raise RunnerError(f"the judge failed: {message['failure']}")
@@ -168,7 +188,7 @@ def _answer(message: dict[str, Any]) -> dict[str, Any]:
 def _invalid_task(told: Any) -> InvalidTask:
     with contextlib.suppress(TypeError, KeyError):
         line = told.get("line")
-        return InvalidTask(str(told["reason"]), line if isinstance(line, int) else None)
+        return InvalidTask(printable(str(told["reason"])), line if isinstance(line, int) else None)
     raise ProtocolError(f"the judge refused the task without a reason: {str(told)[:200]}")
 
 
@@ -181,6 +201,6 @@ def _stage(name: Any) -> Stage:
 
 def _checked(kind: type[M], content: Any) -> M:
     try:
-        return kind.model_validate(content)
+        return kind.model_validate(printable(content))
     except ValidationError as error:
         raise ProtocolError(f"the judge's {kind.__name__} does not fit: {error}") from error
