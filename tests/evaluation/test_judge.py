@@ -199,6 +199,34 @@ def test_what_is_right_at_probe_size_only_is_not_correct(
     assert words in told(evaluation)
 
 
+SHIFTED = DOUBLE.replace(
+    "return x * 2.0", "return torch.cat([x.flatten()[:1], x.flatten()[:-1]]).view_as(x) * 2.0"
+)
+READS_ITS_NEIGHBOURS = (
+    HEAD
+    + """
+@triton.jit
+def shifts(x, s, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(s + i, tl.load(x + i, mask=i < n), mask=i < n)
+    before = tl.load(s + tl.maximum(i - 1, 0), mask=i < n)
+    tl.store(y + i, before * 2.0, mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y, s = torch.empty_like(x), torch.empty_like(x)
+        shifts[(triton.cdiv(x.numel(), 64),)](x, s, y, x.numel(), BLOCK=64)
+        return y
+"""
+)
+
+
+def test_what_is_right_in_one_order_of_programs_only_is_a_race(pool: LocalPool) -> None:
+    evaluation = pool.evaluate(task(SHIFTED), READS_ITS_NEIGHBOURS)
+
+    assert (evaluation.verdict, evaluation.kind) == ("incorrect", "race"), told(evaluation)
+
+
 FORKS = "import os, time; [os.fork() or time.sleep(60) for _ in range(80)]"
 SPARSE = """
 def get_inputs():

@@ -28,6 +28,7 @@ from gpu_runner.evaluation.protocol import (
 
 TRIALS: Final = 5
 TRIALS_BUDGET_S: Final = 8.0
+AGAIN: Final = "right at first, wrong when called again: "
 STRUCTURED: Final = ("extremes", "ties")
 
 
@@ -185,7 +186,7 @@ def trials(contestant: Contestant) -> None:
     arena = contestant.arena
     first = arena.mixer.next()
     spent = trial(contestant, first, poison="nan", timeout_s=first_call_s(contestant))
-    spent += trial(contestant, first, poison="number", backwards=True)
+    spent += _trial_backwards(contestant, first)
     _check_repeatable(contestant)
     # The first of these is always run; the others as far as the budget of time goes.
     # A call that looks unwatched is worth something only where time is measured, which no watch may slow down.
@@ -215,6 +216,30 @@ def trial(contestant: Contestant, composition: Composition, **options: Any) -> f
     contestant.outputs.append(outputs)
     contestant.truths.append(truth)
     return ran.seconds
+
+
+def _trial_backwards(contestant: Contestant, composition: Composition) -> float:
+    """The same inputs again, programs from last to first: what is right in one order only is a race, not a memory."""
+    try:
+        return trial(contestant, composition, poison="number", backwards=True)
+    except Stop as stop:
+        if stop.finding.kind not in ("values", "nan", "state") or not (
+            _is_right(contestant, composition, backwards=False)
+            and not _is_right(contestant, composition, backwards=True)
+        ):
+            raise
+        mismatch = stop.finding.title.removeprefix(AGAIN)
+        title = f"wrong when its programs run in another order: {mismatch}"[:300]
+        update = {"kind": "race", "title": title, "suggestion": _VALUE_SUGGESTIONS["race"]}
+        raise Stop(Verdict.INCORRECT, stop.finding.model_copy(update=update)) from stop
+
+
+def _is_right(contestant: Contestant, composition: Composition, *, backwards: bool) -> bool:
+    try:
+        _, truth, outputs = call(contestant, composition, poison="number", backwards=backwards)
+    except Stop:
+        return False
+    return bool(outputs) and _wrong_output(contestant, truth, outputs) is None
 
 
 def first_call_s(contestant: Contestant) -> float:
@@ -393,7 +418,7 @@ def check_values(
             Verdict.INCORRECT, _value_finding(contestant, index, mismatch, "trivial_answer", title)
         )
     if _is_drift(contestant, truth):
-        title = f"right at first, wrong when called again: {mismatch.title}"
+        title = f"{AGAIN}{mismatch.title}"
         raise Stop(Verdict.INCORRECT, _value_finding(contestant, index, mismatch, "state", title))
     raise Stop(Verdict.INCORRECT, _value_finding(contestant, index, mismatch, kind))
 
@@ -592,6 +617,7 @@ _VALUE_SUGGESTIONS = {
     "trivial_answer": "Compute the output; a constant is not taken for an answer.",
     "outside_given_distribution": "Make it stable over the whole range of values the inputs can have.",
     "state": "Keep nothing between calls but weights.",
+    "race": "Let no program read what another one writes in the same launch; split it into two launches.",
 }
 
 
