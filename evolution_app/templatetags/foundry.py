@@ -7,7 +7,7 @@ from typing import Any
 from django import template
 from django.templatetags.static import static
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evolution_app.views.shell import banners, theme_of
@@ -256,7 +256,7 @@ def stage_bar(candidate: Any) -> SafeString:
         marks = ["done"] * len(order)
     else:
         marks = [""] * len(order)
-    cells = SafeString("").join(format_html('<i class="{}"></i>', mark) for mark in marks)
+    cells = format_html_join("", '<i class="{}"></i>', ((mark,) for mark in marks))
     return format_html('<span class="stages" aria-hidden="true">{}</span>', cells)
 
 

@@ -1,5 +1,9 @@
 """The recipe itself, and that the self-test sees the leaks it is there to see."""
 
+import os
+import subprocess
+import sys
+import venv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +15,7 @@ from gpu_runner.evaluation.sandbox import Sandbox
 from gpu_runner.evaluation.selftest import ensure_tight, self_test
 
 pytestmark = pytest.mark.sandbox
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Leaky(Sandbox):
@@ -94,3 +99,29 @@ def test_none_runs_the_same_python_without_a_box() -> None:
     words = Sandbox("none").command(["-m", "this"], {})
     assert words[1:] == ["-m", "this"]
     assert "bwrap" not in words
+
+
+def test_an_environment_below_tmp_is_seen_by_children_and_nothing_else_there_is(
+    tmp_path: Path,
+) -> None:
+    """Each child covers /tmp with its own; a checkout may lie there all the same."""
+    assert tmp_path.is_relative_to("/tmp")
+    venv.create(tmp_path / "venv", symlinks=True, with_pip=False)
+    (tmp_path / "secret").write_text("not for children")
+    code = (
+        "from gpu_runner.evaluation.sandbox import Sandbox\n"
+        "from gpu_runner.evaluation.selftest import self_test\n"
+        "print(self_test(Sandbox('bwrap')))"
+    )
+    packages = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
+
+    done = subprocess.run(
+        [tmp_path / "venv/bin/python", "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(packages)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert done.stdout.strip() == "[]", done.stderr

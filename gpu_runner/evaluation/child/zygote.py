@@ -188,7 +188,10 @@ def isolate(limits: dict[str, Any]) -> None:
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     size = f"size={limits['scratch_bytes']}"
     for folder in ("/tmp", "/dev/shm"):
+        kept = [(point, os.open(point, os.O_PATH)) for point in mounts_below(folder)]
         mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"{size},mode=1777")
+        for point, original in kept:
+            bind_again(point, original)
     mount("tmpfs", "/dev/pts", "tmpfs", MS_RDONLY, "size=4k")
     mount("proc", "/proc", "proc", MS_INERT)
     limit_pids()
@@ -202,6 +205,29 @@ def isolate(limits: dict[str, Any]) -> None:
 
 def existing(names: tuple[str, ...]) -> list[str]:
     return [path for name in names if os.path.exists(path := f"/proc/{name}")]
+
+
+def mounts_below(folder: str) -> list[str]:
+    """What bubblewrap bound below a folder that is about to be covered: an environment or a checkout that lies there."""
+    fields = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    points = [unescaped(field[4]) for field in fields]
+    return sorted(point for point in points if point.startswith(f"{folder}/"))
+
+
+def unescaped(point: str) -> str:
+    """A path as /proc/self/mountinfo writes it: blanks and backslashes are octal there."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), point)
+
+
+def bind_again(point: str, original: int) -> None:
+    """Show at its own place, read only as before, what a new file system has covered."""
+    if os.path.isdir(f"/proc/self/fd/{original}"):
+        os.makedirs(point, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(point), exist_ok=True)
+        Path(point).touch()
+    mount(f"/proc/self/fd/{original}", point, None, MS_BIND | MS_REC)
+    os.close(original)
 
 
 def limit_pids() -> None:
