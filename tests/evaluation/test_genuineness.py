@@ -24,7 +24,7 @@ def guilty(source: str, track: Track = Track.OWN_KERNELS) -> list[str]:
     x, w = torch.randn(20, 30), torch.nn.Parameter(torch.randn(30, 30))
     lengths = torch.tensor([3, 4])
     recorder = dispatch.Recorder([x, lengths], [w], lambda: None)
-    profile = dispatch.seen_below()
+    profile = dispatch.SeenBelow()
     scope: dict[str, Any] = {
         "x": x,
         "w": w,

@@ -303,12 +303,12 @@ class Recorder(TorchDispatchMode):
         )
 
     def add_hidden(self, profile: Any) -> None:
-        """What `seen_below` saw and this did not: dispatch was switched off for it."""
+        """What `SeenBelow` saw and this did not: dispatch was switched off for it."""
         for event in hidden_operations(profile, self._span):
             self.flow.add(event)
 
     def mark_end(self) -> None:
-        """The last thing that `seen_below` must have seen; if it has not, it was switched off."""
+        """The last thing that `SeenBelow` must have seen; if it has not, it was switched off."""
         with record_span(self._span + _END):
             pass
 
@@ -465,11 +465,11 @@ def _span(tensor: torch.Tensor) -> tuple[int, int]:
 _OURS = f"ours-{secrets.token_hex(8)}"
 _END = "-end"
 record_span = torch._C._profiler._RecordFunctionFast
-"""Names a stretch of time in what `seen_below` sees."""
+"""Names a stretch of time in what `SeenBelow` sees."""
 
 
 def tell_printing_apart(printed: Callable[[torch.Tensor, int], None]) -> None:
-    """Writing a tensor out as text computes with dispatch switched off; name that in what `seen_below` sees."""
+    """Writing a tensor out as text computes with dispatch switched off; name that in what `SeenBelow` sees."""
     write = _tensor_str._str
 
     def named(tensor: Any, *, tensor_contents: Any = None) -> str:
@@ -487,15 +487,47 @@ def _printed_elements(tensor: torch.Tensor) -> int:
     return math.prod(min(n, 2 * options.edgeitems) for n in tensor.shape)
 
 
-def seen_below() -> Any:
-    """A context whose record `Recorder.add_hidden` reads: operations below the dispatcher, which nothing switches off."""
-    return profiler_legacy.profile()
+class SeenBelow:
+    """A context whose record `Recorder.add_hidden` reads: operations below the dispatcher, which nothing switches off.
+
+    Its own reader of the profiler's records: what lies in what is told by their order, and not by times that may tie.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[_Below] = []
+
+    def __enter__(self) -> "SeenBelow":
+        profiler_legacy._enable_profiler_legacy(profiler_legacy.profile().config())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for records in profiler_legacy._disable_profiler_legacy():
+            self.events += _nested(records)
+
+
+@dataclass
+class _Below:
+    """One operation or named stretch that the profiler saw, and what lay around it."""
+
+    name: str
+    around: "_Below | None"
+
+
+def _nested(records: Any) -> Iterator[_Below]:
+    """The records of one thread, in the order of their beginnings."""
+    innermost: _Below | None = None
+    for record in records:
+        if record.kind() == "push":
+            innermost = _Below(record.name(), innermost)
+            yield innermost
+        elif record.kind() == "pop" and innermost is not None:
+            innermost = innermost.around
 
 
 def hidden_operations(profile: Any, span: str) -> Iterator[_Event]:
     """Computing operations that ran without a dispatched one around or in them."""
     spans = {span, _OURS}
-    events = profile.function_events
+    events = profile.events
     if not any(event.name == span + _END for event in events):
         yield _hidden("the profiler")
     dispatched: set[int] = set()
@@ -514,10 +546,10 @@ def _hidden(name: str) -> _Event:
     return _Event(name, "compute", frozenset(), frozenset(), True, hidden=True)
 
 
-def _ancestors(event: Any) -> Iterator[Any]:
+def _ancestors(event: _Below | None) -> Iterator[_Below]:
     while event is not None:
         yield event
-        event = event.cpu_parent
+        event = event.around
 
 
 @functools.lru_cache(maxsize=4096)

@@ -772,7 +772,7 @@ class _Watch:
                 self._session = stack.enter_context(self._interpreter_session())
             if self._recorder is not None:
                 if self._is_audited:
-                    self._below = stack.enter_context(dispatch.seen_below())
+                    self._below = stack.enter_context(dispatch.SeenBelow())
                 stack.enter_context(self._recorder.watch_functions())
                 stack.enter_context(self._recorder)
             output = function()
