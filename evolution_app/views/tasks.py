@@ -17,6 +17,7 @@ from evolution_app.views import suite
 from evolution_app.views.access import person, sentence, signed_in, tell_refusal
 from evolution_app.views.highlight import lines_of
 from gpu_runner.core.contract import check_contract
+from gpu_runner.core.probe import probe_assignments
 from gpu_runner.core.source import MAX_BYTES, Problem
 from gpu_runner.core.task import Budget
 from gpu_runner.core.task_report import TaskReport
@@ -124,9 +125,15 @@ def _check_context(source: str) -> dict[str, object]:
         "problems": problems,
         "has_source": bool(source.strip()),
         "contract": CONTRACT,
+        "has_literal_sizes": bool(source.strip()) and not problems and not _can_shrink(source),
         "marks": json.loads(json.dumps(marks)),
         "size": len(source.encode("utf-8", "replace")),
     }
+
+
+def _can_shrink(source: str) -> bool:
+    """Whether a smaller task can be derived from the module's integers; without, every check runs at full size."""
+    return any(probe_assignments(source))
 
 
 @signed_in

@@ -282,14 +282,14 @@ def _summary(parts: Sequence[Part], total: float, *, is_at_ceiling: bool) -> Fin
     bounds = {
         "dram": "the memory's bandwidth",
         "l2": "the L2 cache",
-        "dot": "tensor cores",
+        "dot": "matrix products",
         "alu": "arithmetic",
         "launch": "the launch itself",
     }
     what = bounds.get(largest.bound, largest.bound)
     title = f"{largest.name} takes {largest.us / total:.0%} of the modelled time, bound by {what}"
     if is_at_ceiling:
-        title += "; nothing that is known would gain much"
+        title += "; the diagnosis knows nothing that would gain much"
     return Finding(
         stage=Stage.PROFILE,
         kind=f"bound_by_{largest.bound or 'unknown'}",

@@ -334,7 +334,7 @@ def test_nothing_to_gain_is_said() -> None:
     assert note.kind == "bound_by_dram"
     assert note.title == (
         "kernel takes 100% of the modelled time, bound by the memory's bandwidth;"
-        " nothing that is known would gain much"
+        " the diagnosis knows nothing that would gain much"
     )
 
 
