@@ -48,7 +48,7 @@ def test_a_model_alone_fills_the_islands_and_improves(tmp_path: Path) -> None:
         result = run(journal, FakePool(), models=models(tmp_path, endpoint.url), sources=NOTHING)
         candidates = journal.candidates()
     assert result.state is RunState.FINISHED
-    assert [candidate.island for candidate in candidates[:3]] == [0, 1, 2]
+    assert sorted(candidate.island for candidate in candidates[:3]) == [0, 1, 2]  # as answers come
     assert {candidate.origin for candidate in candidates} == {"model:local"}
     assert max(candidate.generation for candidate in candidates) >= 1
     assert result.spent["evaluations"] == 6

@@ -343,7 +343,9 @@ class ModelNew(nn.Module):
         model(
             "return doubled(x)",
             "import sys\n"
-            "for module in list(sys.modules.values()):\n"
+            "for name, module in list(sys.modules.items()):\n"
+            "    if name.startswith('gpu_runner'):\n"
+            "        continue  # the evaluator's own would be tampering\n"
             "    if isinstance(vars(module).get('Model'), type) and hasattr(module, 'get_inputs'):\n"
             "        reference = module.Model()",
         ),
