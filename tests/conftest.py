@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import socket
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -25,7 +26,17 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         return []
     database = (os.environ.get("DATABASE_URL") or "SQLite").split(":")[0]
     layer = "Redis pubsub" if os.environ.get("REDIS_URL") else "TailLayer"
-    return [f"kernel foundry: database {database}, channel layer {layer}"]
+    again = [name for name, port in (("PostgreSQL", 5432), ("Redis", 6379)) if _answers(port)]
+    return [
+        f"kernel foundry: database {database}, channel layer {layer};"
+        f" once more on what answers here: {', '.join(again) or 'nothing'}"
+    ]
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="session")
