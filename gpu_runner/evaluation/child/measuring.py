@@ -1,7 +1,8 @@
 """Times of a candidate and its baselines on a GPU: the players that `timing.measure` plays against each other.
 
-Every player is a fresh process, seated with the same inputs and weights. Outputs of a few timed calls, chosen by the
-judge after the window was asked for, are compared with the reference afterwards.
+The candidate is a fresh process; the players it is timed against live with the task. All are seated with the same inputs
+and weights. Of each window one output, of a call that the judge draws and only the harness is told, is kept; a few are
+compared with the reference afterwards.
 """
 
 import random
