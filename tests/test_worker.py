@@ -272,7 +272,10 @@ def test_killed_at_ten_random_moments_it_loses_and_doubles_nothing(run: Run) -> 
         finished = now
         if Run.objects.get().is_over:
             break
+    started = Runner.objects.count()
     worker = process()
+    # Registered: from then on it knows what to do with the signal, even where nothing was left to do.
+    wait_until(lambda: Runner.objects.count() > started)
     wait_until(lambda: Run.objects.get().is_over)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(TOO_LATE_S) == 0
