@@ -1,6 +1,6 @@
 """Every judged case, attack and honest kernel on one device, as a table: verdict, expected, seconds.
 
-Run: python benchmarks/judged_cases.py [--device cuda] [--slots 4] [--only WORD] [--out FILE]
+Run: python benchmarks/judged_cases.py [--device cuda] [--slots 4] [--only WORD ...] [--out FILE]
 """
 
 import argparse
@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from gpu_runner.core.task import TaskSpec
+from gpu_runner.core.verdicts import Track
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.evaluation.pool import LocalPool, open_pool
 from gpu_runner.evaluation.settings import EvaluationSettings
@@ -24,11 +25,13 @@ from gpu_runner.evaluation.settings import EvaluationSettings
 
 @dataclass(frozen=True)
 class Case:
+    """`expected` holds what may come, as `verdict` or `verdict/kind`."""
+
     name: str
     reference: str
     candidate: str
-    verdicts: tuple[str, ...]
-    kinds: tuple[str, ...]
+    expected: tuple[str, ...]
+    track: Track = Track.OWN_KERNELS
 
 
 def all_cases() -> Iterator[Case]:
@@ -39,32 +42,42 @@ def all_cases() -> Iterator[Case]:
             (folder / "reference.py").read_text(),
             (folder / "candidate.py").read_text(),
             (expected["verdict"], *expected["also_acceptable"]),
-            (),
         )
     for path in sorted((ROOT / "tests/exploits/attacks").glob("*.py")):
         verdict, _, kinds = header(path, "Expect").partition(": ")
-        yield exploit(path, (verdict,), tuple(kinds.split(", ")))
+        yield exploit(path, tuple(f"{verdict}/{kind}" for kind in kinds.split(", ")))
     for path in sorted((ROOT / "tests/exploits/honest").glob("*.py")):
-        yield exploit(path, ("correct",), ())
+        yield exploit(path, ("correct",))
+    for folder in sorted((ROOT / "tests/exploits/collected").glob("*/*")):
+        verdicts, track = (folder / "expected.txt").read_text().split()
+        yield Case(
+            f"collected/{folder.parent.name}/{folder.name}",
+            (folder / "task.py").read_text(),
+            (folder / "candidate.py").read_text(),
+            tuple(verdicts.split("|")),
+            Track(track),
+        )
 
 
-def exploit(path: Path, verdicts: tuple[str, ...], kinds: tuple[str, ...]) -> Case:
+def exploit(path: Path, expected: tuple[str, ...]) -> Case:
     task = ROOT / "tests/exploits/tasks" / f"{header(path, 'Task')}.py"
+    track = Track(header(path, "Track", "own_kernels"))
     name = f"{path.parent.name}/{path.stem}"
-    return Case(name, task.read_text(), path.read_text(), verdicts, kinds)
+    return Case(name, task.read_text(), path.read_text(), expected, track)
 
 
-def header(path: Path, name: str) -> str:
+def header(path: Path, name: str, default: str = "") -> str:
     found = re.search(rf"^{name}: (.+)$", path.read_text(), re.M)
-    if not found:
+    if not found and not default:
         raise ValueError(f"{path.name} does not say its {name}")
-    return found[1]
+    return found[1] if found else default
 
 
 def judge(pool: LocalPool, case: Case) -> dict[str, object]:
     started = time.perf_counter()
     try:
-        result = pool.evaluate(TaskSpec(name=case.name, source=case.reference), case.candidate)
+        spec = TaskSpec(name=case.name, source=case.reference, track=case.track)
+        result = pool.evaluate(spec, case.candidate)
         verdict, kind = str(result.verdict or result.state), result.kind
         lead = result.lead.title if result.lead else ""
         stages = {str(stage.name): round(stage.seconds, 2) for stage in result.stages}
@@ -79,13 +92,13 @@ def judge(pool: LocalPool, case: Case) -> dict[str, object]:
             None,
             None,
         )
-    right = verdict in case.verdicts and (not case.kinds or kind in case.kinds)
+    right = bool({verdict, f"{verdict}/{kind}"} & set(case.expected))
     return {
         "case": case.name,
         "right": right,
         "verdict": verdict,
         "kind": kind,
-        "expected": "|".join(case.verdicts),
+        "expected": "|".join(case.expected),
         "seconds": round(time.perf_counter() - started, 2),
         "device_us": device_us,
         "speedup": speedup,
@@ -98,10 +111,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="auto")
     parser.add_argument("--slots", type=int, default=1)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", nargs="*", default=[""], help="parts of the cases' names")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    cases = [case for case in all_cases() if options.only in case.name]
+    cases = [case for case in all_cases() if any(word in case.name for word in options.only)]
     pool = open_pool(EvaluationSettings(device=options.device, slots=options.slots))
     rows = []
     with ThreadPoolExecutor(options.slots) as threads:
