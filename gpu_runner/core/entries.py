@@ -81,15 +81,36 @@ class EntryContent(BaseModel):
     kind: EntryKind
     title: str = Field(max_length=200)
     when: When = When()
+    not_when: str = Field(
+        default="", max_length=2000, description="where it does not help or harms"
+    )
     action: str = Field(max_length=4000, description="what to do, in words")
     before: str = Field(default="", max_length=65536, description="code before the action")
     after: str = Field(default="", max_length=65536, description="code after it")
+    task: str = Field(
+        default="",
+        max_length=65536,
+        description="a small task on which before and after can be compared; empty: where it was learned",
+    )
+    cures: str = Field(
+        default="",
+        max_length=60,
+        description="verdict/kind of the code before, where the action mends it and gains no speed",
+    )
+    unmodelled: str = Field(
+        default="",
+        max_length=500,
+        description="why a modelled time cannot show the effect; empty: it can",
+    )
     effects: tuple[Effect, ...] = ()
     preconditions: str = Field(default="", max_length=2000)
     if_violated: str = Field(
         default="", max_length=2000, description="what goes wrong if a precondition does not hold"
     )
     provenance: Provenance = Provenance()
+    by_model: tuple[str, ...] = Field(
+        default=(), description="fields that a model wrote and no person has confirmed"
+    )
 
 
 class Entry(BaseModel):
