@@ -1,0 +1,149 @@
+"""Entries of the library as their authors handle them: nominate, edit, submit again, show to others."""
+
+from django.db import transaction
+
+from evolution_app import permissions
+from evolution_app.models import (
+    AuditEvent,
+    Candidate,
+    EntryVersion,
+    Evidence,
+    ExperienceEntry,
+    Task,
+    User,
+)
+from evolution_app.services.errors import NotAllowed, Refused, Stale
+from gpu_runner.core.entries import EntryContent, EntryState
+
+
+def pair_of(candidate: Candidate) -> tuple[Candidate, float] | None:
+    """The correct parent that a candidate improves on most, with time before / time after; None without one."""
+    parents = candidate.parents.filter(device_us__isnull=False, fidelity=candidate.fidelity)
+    timed = [
+        (parent, parent.device_us)
+        for parent in parents.select_related("source")
+        if parent.device_us
+    ]
+    if candidate.device_us is None or not timed:
+        return None
+    parent, before_us = min(timed, key=lambda pair: pair[1])
+    return parent, before_us / candidate.device_us
+
+
+@transaction.atomic
+def nominate_entry(*, candidate: Candidate, by: User, content: EntryContent) -> ExperienceEntry:
+    """Put a lesson forward, with the candidate and its parent as evidence where both are correct and timed."""
+    if not permissions.may_nominate(by, candidate):
+        raise NotAllowed("you may nominate from your own candidates; experts from what they see")
+    entry = ExperienceEntry.objects.create(
+        state=EntryState.NOMINATED, task=candidate.run.task, candidate=candidate, nominated_by=by
+    )
+    add_version(entry, content, by, note="nominated")
+    if pair := pair_of(candidate):
+        add_evidence(
+            entry, Evidence.Role.NOMINATION, before=pair[0], after=candidate, ratio=pair[1]
+        )
+    AuditEvent.objects.log(actor=by, verb="entry.nominated", target=entry)
+    return entry
+
+
+def add_evidence(
+    entry: ExperienceEntry,
+    role: Evidence.Role,
+    *,
+    before: Candidate,
+    after: Candidate,
+    ratio: float,
+    low: float | None = None,
+    high: float | None = None,
+) -> Evidence:
+    evaluation = after.latest_evaluation()
+    return Evidence.objects.create(
+        entry=entry,
+        role=role,
+        task=after.run.task,
+        before=before,
+        after=after,
+        device=evaluation.device if evaluation else "",
+        fidelity=after.fidelity,
+        ratio=ratio,
+        low=low,
+        high=high,
+    )
+
+
+def add_version(
+    entry: ExperienceEntry, content: EntryContent, author: User | None, note: str
+) -> EntryVersion:
+    number = (entry.current.number if entry.current else 0) + 1
+    version = EntryVersion.objects.create(
+        entry=entry,
+        number=number,
+        title=content.title,
+        kind=content.kind,
+        content=content.model_dump(mode="json"),
+        author=author,
+        note=note,
+    )
+    entry.current = version
+    entry.save(update_fields=["current", "changed_at"])
+    return version
+
+
+def fresh(entry: ExperienceEntry, version: int) -> ExperienceEntry:
+    """The entry, locked; Stale if `version` is not its newest."""
+    entry = ExperienceEntry.objects.select_for_update().get(pk=entry.pk)
+    if entry.current is None or entry.current.number != version:
+        now = entry.current.number if entry.current else 0
+        raise Stale(
+            f"the entry is at version {now}, not {version}: look at what changed, then decide again"
+        )
+    return entry
+
+
+@transaction.atomic
+def edit_entry(
+    *, entry: ExperienceEntry, by: User, version: int, content: EntryContent, note: str = ""
+) -> EntryVersion:
+    """Add a version; `version` is the number of the one that was edited. An approved version stays approved beside it."""
+    if not permissions.may_edit_entry(by, entry):
+        raise NotAllowed(
+            "experts edit entries; you may edit what you nominated until it is approved"
+        )
+    entry = fresh(entry, version)
+    if entry.state in (EntryState.RETIRED, EntryState.REJECTED) and not permissions.may_review(by):
+        raise Refused(f"the entry is {entry.state}")
+    added = add_version(entry, content, by, note or "edited")
+    AuditEvent.objects.log(
+        actor=by, verb="entry.edited", target=entry, before=version, after=added.number, why=note
+    )
+    return added
+
+
+@transaction.atomic
+def resubmit_entry(*, entry: ExperienceEntry, by: User, version: int) -> None:
+    """Nominate a draft again after changes were requested."""
+    if not permissions.may_edit_entry(by, entry):
+        raise NotAllowed("only who nominated it, or an expert, submits an entry again")
+    entry = fresh(entry, version)
+    if entry.state != EntryState.DRAFT:
+        raise Refused(f"the entry is {entry.state}, not a draft")
+    entry.state = EntryState.NOMINATED
+    entry.save(update_fields=["state", "changed_at"])
+    AuditEvent.objects.log(actor=by, verb="entry.resubmitted", target=entry)
+
+
+@transaction.atomic
+def share_entry(*, entry: ExperienceEntry, by: User, visibility: str) -> None:
+    """Make an entry visible to more people than its task, or (empty) to the same ones again."""
+    if visibility and visibility not in Task.Visibility.values:
+        raise Refused(f"visibility is one of {', '.join(Task.Visibility.values)}")
+    if not permissions.may_widen_entry(by, entry):
+        raise NotAllowed(
+            "only the owner of its task makes an entry more visible, unless the task is public"
+        )
+    before, entry.visibility = entry.visibility, visibility
+    entry.save(update_fields=["visibility", "changed_at"])
+    AuditEvent.objects.log(
+        actor=by, verb="entry.visibility", target=entry, before=before, after=visibility
+    )
