@@ -4,7 +4,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: help setup system test-system run test check exam gpu clean
+.PHONY: help setup system test-system run test test-triton check exam gpu clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -25,6 +25,11 @@ run: setup system ## start the web pages and the runner; prints the link to open
 
 test: setup test-system ## every test that needs no GPU
 	@$(PY) -m pytest -n 2 --dist loadgroup -m "not gpu and not exam" $(ARGS)
+
+test-triton: setup ## the tests of the interpreter, the compiler and the protocol with an older Triton
+	@scripts/older-triton 3.6.0
+	@.venv/triton-3.6.0/bin/python -m pytest -n 2 --dist loadfile tests/evaluation/test_interpreter.py \
+		tests/evaluation/test_interpreter_libdevice.py tests/evaluation/test_compiling.py tests/evaluation/test_protocol.py $(ARGS)
 
 check: setup ## ruff, mypy, import-linter
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy && .venv/bin/lint-imports
