@@ -5,79 +5,40 @@ Run: python benchmarks/judged_cases.py [--device cuda] [--slots 4] [--only WORD 
 
 import argparse
 import json
-import re
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gpu_runner.core.task import TaskSpec
-from gpu_runner.core.verdicts import Track
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.evaluation.pool import LocalPool, open_pool
 from gpu_runner.evaluation.settings import EvaluationSettings
+from tests.evaluation import exploit_files
+from tests.evaluation.exploit_files import Exploit
 
 
-@dataclass(frozen=True)
-class Case:
-    """`expected` holds what may come, as `verdict` or `verdict/kind`."""
-
-    name: str
-    reference: str
-    candidate: str
-    expected: tuple[str, ...]
-    track: Track = Track.OWN_KERNELS
-
-
-def all_cases() -> Iterator[Case]:
+def all_cases() -> Iterator[Exploit]:
     for folder in sorted(path for path in (ROOT / "tests/cases").iterdir() if path.is_dir()):
         expected = json.loads((folder / "expected.json").read_text())
-        yield Case(
-            folder.name,
-            (folder / "reference.py").read_text(),
-            (folder / "candidate.py").read_text(),
-            (expected["verdict"], *expected["also_acceptable"]),
+        yield Exploit(
+            name=folder.name,
+            reference=(folder / "reference.py").read_text(),
+            candidate=(folder / "candidate.py").read_text(),
+            expected=frozenset([expected["verdict"], *expected["also_acceptable"]]),
         )
-    for path in sorted((ROOT / "tests/exploits/attacks").glob("*.py")):
-        verdict, _, kinds = header(path, "Expect").partition(": ")
-        yield exploit(path, tuple(f"{verdict}/{kind}" for kind in kinds.split(", ")))
-    for path in sorted((ROOT / "tests/exploits/honest").glob("*.py")):
-        yield exploit(path, ("correct",))
-    for folder in sorted((ROOT / "tests/exploits/collected").glob("*/*")):
-        verdicts, track = (folder / "expected.txt").read_text().split()
-        yield Case(
-            f"collected/{folder.parent.name}/{folder.name}",
-            (folder / "task.py").read_text(),
-            (folder / "candidate.py").read_text(),
-            tuple(verdicts.split("|")),
-            Track(track),
-        )
+    yield from exploit_files.written("attacks")
+    yield from exploit_files.written("honest")
+    yield from exploit_files.collected()
 
 
-def exploit(path: Path, expected: tuple[str, ...]) -> Case:
-    task = ROOT / "tests/exploits/tasks" / f"{header(path, 'Task')}.py"
-    track = Track(header(path, "Track", "own_kernels"))
-    name = f"{path.parent.name}/{path.stem}"
-    return Case(name, task.read_text(), path.read_text(), expected, track)
-
-
-def header(path: Path, name: str, default: str = "") -> str:
-    found = re.search(rf"^{name}: (.+)$", path.read_text(), re.M)
-    if not found and not default:
-        raise ValueError(f"{path.name} does not say its {name}")
-    return found[1] if found else default
-
-
-def judge(pool: LocalPool, case: Case) -> dict[str, object]:
+def judge(pool: LocalPool, case: Exploit) -> dict[str, object]:
     started = time.perf_counter()
     try:
-        spec = TaskSpec(name=case.name, source=case.reference, track=case.track)
-        result = pool.evaluate(spec, case.candidate)
+        result = pool.evaluate(case.task, case.candidate)
         verdict, kind = str(result.verdict or result.state), result.kind
         lead = result.lead.title if result.lead else ""
         stages = {str(stage.name): round(stage.seconds, 2) for stage in result.stages}
@@ -92,13 +53,13 @@ def judge(pool: LocalPool, case: Case) -> dict[str, object]:
             None,
             None,
         )
-    right = bool({verdict, f"{verdict}/{kind}"} & set(case.expected))
+    right = bool({verdict, f"{verdict}/{kind}"} & case.expected)
     return {
         "case": case.name,
         "right": right,
         "verdict": verdict,
         "kind": kind,
-        "expected": "|".join(case.expected),
+        "expected": "|".join(sorted(case.expected)),
         "seconds": round(time.perf_counter() - started, 2),
         "device_us": device_us,
         "speedup": speedup,

@@ -4,16 +4,14 @@
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpu_runner.core.verdicts import Track
 from gpu_runner.evaluation.pool import LocalPool
-from tests.evaluation.quick_pool import quick_pool, task, told
+from tests.evaluation.exploit_files import Exploit, collected
+from tests.evaluation.quick_pool import quick_pool, told
 
-FOLDER = Path(__file__).parents[1] / "exploits/collected"
 NOT_SEEN_RIGHT = frozenset(
     """
 61_check_nan_after_print byte_view_tolist cast_bf16_round cast_floor channel_forge_via_logging
@@ -43,20 +41,18 @@ def _cases() -> list[Any]:
     open_ = pytest.mark.xfail(reason="not yet seen right", strict=False)
     return [
         pytest.param(
-            path,
-            id=f"{path.parent.name}-{path.name}",
-            marks=[open_] if path.name in NOT_SEEN_RIGHT else [],
+            exploit,
+            id=exploit.name,
+            marks=[open_] if exploit.name.partition("/")[2] in NOT_SEEN_RIGHT else [],
         )
-        for path in sorted(FOLDER.glob("*/*"))
+        for exploit in collected()
     ]
 
 
-@pytest.mark.parametrize("path", _cases())
-def test_a_collected_candidate_gets_the_verdict_it_deserves(pool: LocalPool, path: Path) -> None:
-    expected, track = (path / "expected.txt").read_text().split()
-    spec = task((path / "task.py").read_text()).model_copy(update={"track": Track(track)})
+@pytest.mark.parametrize("exploit", _cases())
+def test_a_collected_candidate_gets_the_verdict_it_deserves(
+    pool: LocalPool, exploit: Exploit
+) -> None:
+    evaluation = pool.evaluate(exploit.task, exploit.candidate)
 
-    evaluation = pool.evaluate(spec, (path / "candidate.py").read_text())
-
-    found = str(evaluation.verdict or evaluation.state)
-    assert {found, f"{found}/{evaluation.kind}"} & set(expected.split("|")), told(evaluation)
+    assert exploit.deserves(evaluation), told(evaluation)

@@ -13,7 +13,7 @@ from gpu_runner.evaluation.pool import LocalPool
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from judged_cases import Case, all_cases, judge  # noqa: E402
+from judged_cases import Exploit, all_cases, judge  # noqa: E402
 
 SOFTMAX = """\
 import torch
@@ -68,7 +68,7 @@ def test_the_sandbox_lends_and_holds_with_a_device_in_it() -> None:
 
 
 @pytest.mark.parametrize("case", list(all_cases()), ids=lambda case: case.name)
-def test_a_judged_case_gets_its_verdict(pool: LocalPool, case: Case) -> None:
+def test_a_judged_case_gets_its_verdict(pool: LocalPool, case: Exploit) -> None:
     row = judge(pool, case)
 
     assert row["right"], row
