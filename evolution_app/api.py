@@ -242,10 +242,10 @@ def source_file(candidate: Candidate) -> HttpResponse:
     """A download of a candidate: the source, under what is known of it once it is evaluated."""
     evaluation = candidate.latest_evaluation()
     text = candidate.source.text
-    if evaluation is not None:
-        text = best_file(candidate.run.task.spec(), candidate.as_core(evaluation.as_core()))
-    response = HttpResponse(text, content_type="text/x-python; charset=utf-8")
     name = f"run-{candidate.run_id}-c-{candidate.number}.py"
+    if evaluation is not None:
+        text = best_file(candidate.run.task.spec(), candidate.as_core(evaluation.as_core()), name)
+    response = HttpResponse(text, content_type="text/x-python; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

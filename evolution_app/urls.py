@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 from django.views.generic import RedirectView
 
-from evolution_app.views import accounts, candidates, library, runs, shell, tasks
+from evolution_app.views import accounts, candidates, library, run_log, runs, shell, tasks, usage
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="runs"), name="home"),
@@ -28,6 +28,10 @@ urlpatterns = [
     path("runs/<int:run_id>/feed", runs.feed, name="run-feed"),
     path("runs/<int:run_id>/controls", runs.controls, name="run-controls"),
     path("runs/<int:run_id>/candidates", runs.candidates, name="run-candidates"),
+    path("runs/<int:run_id>/usage", usage.usage_page, name="run-usage"),
+    path("runs/<int:run_id>/log", run_log.log_page, name="run-log"),
+    path("runs/<int:run_id>/log/lines", run_log.log_lines, name="run-log-lines"),
+    path("runs/<int:run_id>/log.txt", run_log.log_file, name="run-log-file"),
     path("runs/<int:run_id>/best.py", runs.best_file, name="run-best"),
     path("runs/<int:run_id>/inject", runs.inject, name="run-inject"),
     re_path(

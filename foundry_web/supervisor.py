@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -21,6 +22,7 @@ PR_SET_PDEATHSIG: Final = 1
 STEADY_S: Final = 60.0
 MAX_PAUSE_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.2
+MAX_LOG_BYTES: Final = 10_000_000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -171,11 +173,20 @@ def is_listening(host: str, port: int) -> bool:
         return False
 
 
-def web_server(host: str, port: int, *, is_behind_proxy: bool) -> Program:
+def web_server(host: str, port: int, *, is_behind_proxy: bool, access_log: Path) -> Program:
+    """Requests are logged to a file, so that the terminal keeps showing the link."""
+    keep_small(access_log)
     command = [sys.executable, "-m", "daphne", "-b", host, "-p", str(port), "--no-server-name"]
+    command += ["--access-log", str(access_log)]
     command += ["--proxy-headers"] if is_behind_proxy else []
     # Daphne waits for open sockets when it ends; nothing is lost if it does not.
     return Program("the web server", [*command, "foundry_web.asgi:application"], grace_s=5.0)
+
+
+def keep_small(log: Path) -> None:
+    """Set a long log aside, in place of the one that was set aside before."""
+    if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
+        log.replace(log.with_suffix(".old.log"))
 
 
 def runner() -> Program:

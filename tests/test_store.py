@@ -211,6 +211,7 @@ def test_spending_adds_up(ledger: Store) -> None:
 def test_injected_kernels_are_returned_once(ledger: Store, run: Run, owner: User) -> None:
     ledger.add(samples.proposal())
     parent = run.candidates.get()
+    Run.objects.filter(pk=run.pk).update(options={**run.options, "model": "tiny"})
     services.inject(
         run=run, by=owner, source=samples.KERNEL, hint="try adding", island=2, parent=parent
     )

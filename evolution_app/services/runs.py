@@ -151,6 +151,10 @@ def inject(
         raise Refused("the kernel cannot be evaluated", [problem])
     if not source and not hint.strip():
         raise Refused("give a kernel or a hint")
+    if not source and run.options.get("model") is None:
+        raise Refused(
+            "no model takes part in this run, so nobody would read a hint; send a kernel, or start a run with a model"
+        )
     if len(hint) > MAX_HINT:
         raise Refused(f"a hint has at most {MAX_HINT:,} characters")
     if not run.islands.filter(number=island).exists():

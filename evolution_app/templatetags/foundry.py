@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from evolution_app.views.glossary import meaning_of
 from evolution_app.views.shell import banners, theme_of
 from gpu_runner.core.verdicts import Fidelity, RunState, Stage, State, Verdict
 
@@ -188,6 +189,15 @@ def keys_of(pairs: Iterable[tuple[str, object]]) -> list[str]:
 def words(value: object) -> str:
     """own_kernels as people read it."""
     return str(value).replace("_", " ")
+
+
+@register.simple_tag
+def named(name: str) -> SafeString:
+    """The name of a number, with what it means as its title."""
+    meaning = meaning_of(name)
+    if not meaning.sentence:
+        return format_html("{}", meaning.label)
+    return format_html('<abbr title="{}">{}</abbr>', meaning.sentence, meaning.label)
 
 
 @register.filter

@@ -1,6 +1,7 @@
 """One candidate: what it is, what was found out, how it differs, where it comes from."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -19,6 +20,7 @@ from evolution_app.services import Refused
 from evolution_app.views import reading
 from evolution_app.views.access import person, sentence, signed_in
 from evolution_app.views.diffs import draw
+from evolution_app.views.glossary import Meaning, meaning_of
 from evolution_app.views.highlight import lines_of
 from gpu_runner.core.entries import Effect, EntryContent, EntryKind, Provenance, When
 from gpu_runner.core.evaluation import Evaluation
@@ -97,26 +99,33 @@ def _timing_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     return rows
 
 
-def _kernel_table(evaluation: Evaluation) -> dict[str, Any] | None:
-    """The profile's facts per kernel as a table, whatever columns the evaluator kept; None without any."""
+@dataclass(frozen=True)
+class KernelTable:
+    """Facts down, kernels across: there are few kernels and many facts, and a phone is narrow."""
+
+    names: list[str]
+    rows: list[tuple[Meaning, list[Any]]]
+
+
+def _kernel_table(evaluation: Evaluation) -> KernelTable | None:
+    """The profile's facts per kernel, whatever the evaluator kept; None without any."""
     kernels = evaluation.profile.get("kernels")
-    if isinstance(kernels, dict):
-        kernels = [
-            {"kernel": name, **facts} for name, facts in kernels.items() if isinstance(facts, dict)
-        ]
     if not isinstance(kernels, list) or not all(isinstance(kernel, dict) for kernel in kernels):
         return None
-    plain = [
-        {name: value for name, value in kernel.items() if not isinstance(value, dict | list)}
-        for kernel in kernels[:200]
+    facts = dict.fromkeys(name for kernel in kernels[:50] for name in kernel)
+    names = [str(kernel.get("kernel") or kernel.get("name") or "kernel") for kernel in kernels[:50]]
+    rows = [
+        (meaning_of(fact), [_plain(kernel.get(fact)) for kernel in kernels[:50]])
+        for fact in facts
+        if fact not in ("kernel", "name")
     ]
-    columns = list(dict.fromkeys(name for kernel in plain for name in kernel))
-    if not columns:
-        return None
-    return {
-        "columns": columns,
-        "rows": [[kernel.get(name) for name in columns] for kernel in plain],
-    }
+    return KernelTable(names, rows) if rows else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {inner}" for name, inner in value.items())
+    return value
 
 
 def _code(request: HttpRequest, candidate: Candidate) -> dict[str, Any]:

@@ -10,15 +10,18 @@ from gpu_runner.core.verdicts import Fidelity
 _NAMES = {"eager": "PyTorch eager", "torch_compile": "torch.compile", "user": "your own kernel"}
 
 
-def best_file(task: TaskSpec, candidate: Candidate) -> str:
+def best_file(task: TaskSpec, candidate: Candidate, name: str = "best.py") -> str:
     """The candidate's source with its header; the source itself is unchanged, so that its fingerprint stays equal.
+
+    Args:
+        name: of the file, for the command that checks it again.
 
     Raises:
         ValueError: the candidate has no evaluation.
     """
     if candidate.evaluation is None:
         raise ValueError(f"candidate {candidate.id} is not evaluated; there is nothing to state")
-    lines = [*_about(task, candidate), *_facts(task, candidate.evaluation), *_again(task)]
+    lines = [*_about(task, candidate), *_facts(task, candidate.evaluation), *_again(task, name)]
     header = "\n".join(f"# {line}".rstrip() for line in lines)
     return f"{header}\n\n{candidate.source.lstrip()}"
 
@@ -70,13 +73,13 @@ def _interval(ratio: Ratio) -> str:
     return f" (95 % interval {ratio.low:.2f} to {ratio.high:.2f})"
 
 
-def _again(task: TaskSpec) -> list[str]:
+def _again(task: TaskSpec, name: str) -> list[str]:
     options = (
         f"--track {task.track} --precision {task.precision} --target {shlex.quote(task.target)}"
     )
     return [
         "Check it again, with the task's source in task.py:",
-        f"  python -m gpu_runner evaluate task.py best.py {_one_line(options)}",
+        f"  python -m gpu_runner evaluate task.py {name} {_one_line(options)}",
     ]
 
 

@@ -82,6 +82,8 @@
   function finish() {
     over = true;
     show("ended");
+    // Nothing to plot: the page that the server draws says why and what to do.
+    if (!start.points.length) return location.reload();
     document.getElementById("steer")?.remove();
     refreshControls();
   }
@@ -128,7 +130,7 @@
       show("resuming");
     }
   }
-  if (over) show("ended");
+  show(over ? "ended" : "connecting");
   setInterval(poll, 5000);
 
   async function refreshFeed() {

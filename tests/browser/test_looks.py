@@ -27,6 +27,8 @@ def shown(site: Site) -> dict[str, str]:
         "new-task": "/tasks/new?example=level2/mlp_block",
         "run": run,
         "candidates": f"{run}/candidates",
+        "usage": f"{run}/usage",
+        "log": f"{run}/log",
         "candidate": f"{run}/c/10",
         "failed-candidate": f"{run}/c/2",
         "code": f"{run}/c/2/code",

@@ -47,8 +47,8 @@ def task(owner: User, **options: Any) -> Task:
     return services.submit_task(owner=owner, name="double", source=TASK, **options)
 
 
-def run(task: Task, by: User) -> Run:
-    return services.start_run(task=task, by=by, seed=1)
+def run(task: Task, by: User, **options: Any) -> Run:
+    return services.start_run(task=task, by=by, seed=1, **options)
 
 
 def runner(name: str = "here:1", pid: int = 1) -> Runner:

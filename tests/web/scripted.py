@@ -1,6 +1,7 @@
-"""A pool and a driver that do nothing but what a test needs; as a program, a worker process that uses them."""
+"""A pool and sources of drafts that do nothing but what a test needs; as a program, a worker process that uses them."""
 
 import os
+import random
 import signal
 import threading
 import time
@@ -11,16 +12,24 @@ from typing import Any
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
-from gpu_runner.core.verdicts import RunState, Stage, State
+from gpu_runner.core.verdicts import Stage
+from gpu_runner.driver import Driven, Driver
+from gpu_runner.evolution.types import Operator, Request
+from gpu_runner.proposals.types import Draft
 from gpu_runner.settings import WorkerSettings
-from gpu_runner.worker import ClosablePool, Reporting, Worker
+from gpu_runner.sources import Pool, Sources
+from gpu_runner.store import Store
+from gpu_runner.worker import Worker
 
 
 class ScriptedPool:
-    """Every candidate is correct, and faster the longer its first line."""
+    """Every candidate is correct, and faster the longer its source."""
 
-    slots = 1
     device = SimpleNamespace(name="scripted", kind="cpu", fingerprint={"cpu": "scripted"})
+
+    def __init__(self, pause_s: float = 0.0, slots: int = 1) -> None:
+        self.pause_s = pause_s
+        self.slots = slots
 
     def inspect(self, task: TaskSpec) -> TaskReport:
         return TaskReport(inputs=(), outputs=(), probe=None)
@@ -32,49 +41,39 @@ class ScriptedPool:
 
         if on_stage is not None:
             on_stage(Stage.PROBE)
+        time.sleep(self.pause_s)
         return samples.correct(1.0 + len(source) / 1000)
 
-    def call(
-        self,
-        entry: str,
-        request: dict[str, Any],
-        *,
-        nursery: str = "compile",
-        timeout_s: float = 60,
-    ) -> dict[str, Any]:
+    def call(self, entry: str, request: dict[str, Any], **_: Any) -> dict[str, Any]:
         raise NotImplementedError
 
     def close(self) -> None:
         pass
 
 
-def scripted_work(claim: Any, pool: ClosablePool, pause_s: float = 0.0) -> None:
-    """A driver in small: the budget's number of candidates, each added, evaluated and finished once."""
+def draft(number: int) -> Draft:
+    """Drafts of larger numbers are longer."""
     from tests.web import samples
 
-    spec = claim.spec
-    Reporting(pool, claim).inspect(spec.task)
-    claim.set_state(RunState.RUNNING)
-    for number in range(1, (spec.budget.evaluations or 0) + 1):
-        wanted = claim.wanted()
-        if wanted is RunState.PAUSING:
-            claim.set_state(RunState.PAUSED, "asked to")
-            return
-        if wanted in (RunState.STOPPING, RunState.CANCELLED):
-            break
-        known = {candidate.id: candidate for candidate in claim.candidates()}
-        candidate = known.get(number) or claim.add(samples.proposal(number))
-        if candidate.state is State.FINISHED:
-            continue
-        evaluation = pool.evaluate(
-            spec.task,
-            candidate.source,
-            on_stage=lambda stage, number=number: claim.stage(number, stage),
-        )
-        claim.finish(number, evaluation)
-        claim.note("answer", {"event": "told", "candidate": number})
-        time.sleep(pause_s)
-    claim.set_state(RunState.FINISHED, "budget")
+    return Draft(source=f"{samples.KERNEL}\nPAD = '{'x' * number}'\n", origin="tune", move="pad")
+
+
+def _first(*_: Any) -> list[Draft]:
+    return [draft(number) for number in range(3)]
+
+
+def _step(
+    pool: Pool, task: TaskSpec, report: TaskReport, request: Request, rng: random.Random
+) -> list[Draft]:
+    return [draft(request.number + 3)]
+
+
+SOURCES = Sources({"compiler": _first}, {Operator.TUNE: _step})
+
+
+def begin(driver: Driver, claim: Store) -> Driven:
+    """The real driver, with drafts as long as the budget lasts."""
+    return driver.add(claim, sources=SOURCES)
 
 
 def main() -> None:
@@ -85,8 +84,8 @@ def main() -> None:
     pause_s = float(os.environ.get("SCRIPTED_PAUSE_S", "0.01"))
     worker = Worker(
         WorkerSettings(idle_s=0.05, grace_s=float(os.environ.get("SCRIPTED_GRACE_S", "10"))),
-        ScriptedPool,
-        lambda claim, pool: scripted_work(claim, pool, pause_s=pause_s),
+        lambda: ScriptedPool(pause_s),
+        begin,
     )
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=worker.leave).start())
     worker.run()

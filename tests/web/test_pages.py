@@ -71,6 +71,10 @@ def page_addresses(run: Run, entry: ExperienceEntry) -> list[str]:
         f"/runs/{run.pk}/controls",
         f"/runs/{run.pk}/candidates",
         f"/runs/{run.pk}/best.py",
+        f"/runs/{run.pk}/usage",
+        f"/runs/{run.pk}/log",
+        f"/runs/{run.pk}/log/lines",
+        f"/runs/{run.pk}/log.txt",
         *(candidate + tab for tab in tabs),
         f"/library/{entry.pk}",
     ]
@@ -396,6 +400,7 @@ def test_steering_never_leads_to_another_site(run: Run, owner: User) -> None:
 
 def test_a_hint_and_a_kernel_reach_the_run(played: Run, owner: User) -> None:
     client = as_user(owner)
+    Run.objects.filter(pk=played.pk).update(options={**played.options, "model": "tiny"})
     client.post(
         f"/runs/{played.pk}/inject", {"hint": "use wider loads", "island": "1", "source": ""}
     )
@@ -403,6 +408,85 @@ def test_a_hint_and_a_kernel_reach_the_run(played: Run, owner: User) -> None:
 
     assert [s.hint for s in played.steerings.all()] == ["use wider loads"]
     assert "defines no class ModelNew" in bad.content.decode()
+
+
+def test_a_hint_that_no_model_would_read_is_not_taken(played: Run, owner: User) -> None:
+    client = as_user(owner)
+    page = client.get(f"/runs/{played.pk}").content.decode()
+    address = f"/runs/{played.pk}/inject"
+    answer = client.post(address, {"hint": "wider loads", "island": "1"}, follow=True)
+
+    assert "nobody would read a hint" in page
+    assert 'name="hint"' not in page
+    assert "No model takes part in this run" in answer.content.decode()
+    assert not played.steerings.exists()
+
+
+def test_a_run_without_an_evaluation_says_so_in_place_of_a_curve(run: Run, owner: User) -> None:
+    reason = "the reference cannot run: RuntimeError: no kernel"
+    samples.claim(run).set_state(RunState.FAILED, reason)
+    page = as_user(owner).get(f"/runs/{run.pk}").content.decode()
+
+    curve = page.split('id="curve"')[1].split("</figure>")[0]
+    assert f"The run failed: {reason}" in curve
+    assert f'action="/tasks/{run.task_id}/runs"' in curve
+    assert f'href="/tasks/new?copy={run.task_id}"' in curve
+
+
+# The log and the usage
+
+
+def test_the_log_tells_what_happened_and_goes_on_where_it_was(played: Run, owner: User) -> None:
+    client = as_user(owner)
+    of_six = client.get(f"/runs/{played.pk}/log", {"candidate": "6"})
+    assert [line.kind for line in of_six.context["lines"]] == [
+        "diagnosis",
+        "candidate.done",
+        *["candidate.stage"] * 3,
+        "candidate.created",
+    ]
+    assert of_six.context["lines"][1].text == (
+        "cheating (torch_computes): torch.mul computes the output"
+    )
+    since = {"since": str(played.last_seq - 4), "kind": "candidates"}
+    more = client.get(f"/runs/{played.pk}/log/lines", since)
+    assert [line.kind for line in more.context["lines"]] == ["candidate.done"]
+    assert f"since={played.last_seq}" in more.content.decode()
+    nothing = client.get(f"/runs/{played.pk}/log/lines", {"since": str(played.last_seq)})
+    assert nothing.status_code == 204
+
+    text = client.get(f"/runs/{played.pk}/log.txt").content.decode()
+    assert len(text.splitlines()) == played.events.exclude(kind="run.budget").count()
+    assert "candidate.done c-10 correct, 1.83x over eager" in text
+
+
+def test_usage_names_makers_models_and_what_is_unknown(played: Run, owner: User) -> None:
+    page = as_user(owner).get(f"/runs/{played.pk}/usage")
+
+    makers = {maker["origin"]: maker for maker in page.context["makers"]}
+    assert (makers["rewrite:block"]["total"], makers["rewrite:block"]["correct"]) == (11, 5)
+    call = page.context["calls"][0]
+    assert (call["model"], call["tokens_read"], call["tokens_written"]) == ("tiny", 2100, None)
+    assert page.content.decode().count("unknown</td>") == 2
+
+
+def test_a_candidate_in_progress_is_followed_by_its_page_until_it_is_over(
+    run: Run, owner: User
+) -> None:
+    store = samples.claim(run)
+    candidate = store.add(samples.proposal())
+    client = as_user(owner)
+    assert 'hx-trigger="every 2s"' in client.get(f"/runs/{run.pk}/c/1").content.decode()
+    store.finish(candidate.id, samples.correct())
+    assert "hx-trigger" not in client.get(f"/runs/{run.pk}/c/1").content.decode()
+
+
+def test_the_file_names_itself_in_the_command_that_checks_it(played: Run, owner: User) -> None:
+    answer = as_user(owner).get(f"/runs/{played.pk}/best.py")
+
+    name = f"run-{played.pk}-c-10.py"
+    assert answer["Content-Disposition"] == f'attachment; filename="{name}"'
+    assert f"evaluate task.py {name} --track" in answer.content.decode()
 
 
 def test_the_list_filters_and_finds(played: Run, owner: User) -> None:
@@ -698,7 +782,7 @@ def hostile(owner: User) -> Run:
         name=f"t {played_runs.HOSTILE}"[:120],
         source=samples.TASK + f"# {played_runs.HOSTILE}\n",
     )
-    run = samples.run(task, owner)
+    run = samples.run(task, owner, model="tiny")
     store = samples.claim(run)
     store.set_state(RunState.RUNNING, played_runs.HOSTILE)
     store.note(
@@ -751,7 +835,8 @@ def test_nothing_that_others_write_becomes_markup(hostile: Run, owner: User) -> 
     entry = services.nominate_entry(
         candidate=Candidate.objects.get(run=hostile, number=1), by=owner, content=lesson
     )
-    pages = [address for address in page_addresses(hostile, entry) if not address.endswith(".py")]
+    files = (".py", ".txt")
+    pages = [page for page in page_addresses(hostile, entry) if not page.endswith(files)]
     pages = [address.replace("/c/3", f"/c/{number}") for number in (1, 2) for address in pages]
     pages += [
         "/runs",

@@ -187,8 +187,9 @@ def test_a_run_that_is_over_stays_over(run: Run, owner: User) -> None:
     [
         ({}, "a kernel or a hint"),
         ({"source": "x = 1"}, "cannot be evaluated"),
-        ({"hint": "h" * 2001}, "characters"),
-        ({"hint": "h", "island": 9}, "no island 9"),
+        ({"hint": "h"}, "nobody would read a hint"),
+        ({"hint": "h" * 2001, "source": samples.KERNEL}, "characters"),
+        ({"source": samples.KERNEL, "island": 9}, "no island 9"),
     ],
 )
 def test_steering_that_means_nothing_is_refused(

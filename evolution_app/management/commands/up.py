@@ -34,7 +34,10 @@ class Command(BaseCommand):
             raise CommandError(problem)
         prepare_database()
         self.say(f"database: {describe_database()}")
-        programs = [web_server(host, port, is_behind_proxy=environment.https)]
+        access_log = environment.var / "access.log"
+        programs = [
+            web_server(host, port, is_behind_proxy=environment.https, access_log=access_log)
+        ]
         programs += [] if options["no_runner"] else [runner()]
         connections.close_all()
         Supervisor(programs, self.say).run(lambda: self.greet(host, port))
