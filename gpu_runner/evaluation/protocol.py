@@ -323,6 +323,18 @@ class Launch(Message):
     args: dict[str, Any] = Field(default={}, max_length=300)
 
 
+class Touch(Message):
+    """One line of one kernel that accesses an input or output ("input 0"), whose argument is `tensor` there."""
+
+    name: Name
+    access: Name
+    kernel: Name
+    line: int | None = Field(default=None, ge=1, le=100_000)
+    tensor: Name = ""
+    unread: Text = Field(default="", description="where elements lie that no kernel reads")
+    is_masked: bool = Field(default=False, description="some store to it left lanes out")
+
+
 class Ran(Message):
     status: Literal["ran"] = "ran"
     tree: Encoded
@@ -340,6 +352,7 @@ class Ran(Message):
     unwritten: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
         default=(), max_length=TENSORS_LIMIT, description="share of each output's elements"
     )
+    touched: tuple[Touch, ...] = Field(default=(), max_length=400)
     unevaluable: Text = ""
     lazy_outputs: tuple[Name, ...] = Field(
         default=(), max_length=50, description="types of outputs that are no plain tensors"

@@ -1,6 +1,7 @@
 """Right, wrong, and where: tolerances in units of the output, and errors named by their place."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -179,7 +180,9 @@ def test_empty_and_scalar_outputs_are_compared(shape: tuple[int, ...]) -> None:
     [
         ((slice(None), slice(None)), "everywhere"),
         ((slice(None), slice(48, None)), "the tail of axis 1: 48 to 52 of 53"),
-        ((slice(16, 20), slice(None)), "a block of axis 0: 16 to 19 of 37"),
+        ((slice(16, 20), slice(None)), "a block row of axis 0: 16 to 19 of 37"),
+        ((slice(None), slice(16, 20)), "a block column of axis 1: 16 to 19 of 53"),
+        ((slice(1, -1), slice(1, -1)), "the interior: 1 to 35 of axis 0 and 1 to 51 of axis 1"),
         ((36, slice(None)), "index 36 of axis 0 (the last)"),
         ((slice(None), slice(3, None, 4)), "every 4th of axis 1 from 3"),
         ((5, 6), "index 5 of axis 0 and index 6 of axis 1"),
@@ -190,6 +193,52 @@ def test_errors_are_named_by_their_place(where: tuple[object, ...], region: str)
     wrong[where] = True
 
     assert compare.region_of(wrong) == region
+
+
+def _clamped(truth: torch.Tensor) -> torch.Tensor:
+    return truth.clamp(-2.0, 2.0)
+
+
+def _softmax_over_rows(truth: torch.Tensor) -> torch.Tensor:
+    return torch.softmax(truth.log(), 0)
+
+
+@pytest.mark.parametrize(
+    ("made", "pattern", "value"),
+    [
+        (lambda truth: truth.mT, "transposed", None),
+        (lambda truth: truth * 0.25, "scaled", 0.25),
+        (lambda truth: truth + 3.0, "offset", 3.0),
+        (lambda truth: truth.flatten().roll(-16).reshape(truth.shape), "shifted", 16),
+        (lambda truth: truth.flatten().roll(1).reshape(truth.shape), "shifted", -1),
+        (_clamped, "large_magnitudes", None),
+        (lambda truth: torch.flip(truth, (0,)), None, None),
+    ],
+)
+def test_wrong_values_are_recognised_by_what_they_look_like(
+    made: Callable[[torch.Tensor], torch.Tensor], pattern: str | None, value: float | None
+) -> None:
+    native = normal(48, 48)
+
+    found = mismatch(made(native).contiguous(), expected(native))
+
+    assert found is not None
+    assert found.evidence.get("pattern") == pattern
+    if value is not None:
+        assert found.evidence["pattern_value"] == pytest.approx(value)
+    assert found.region.startswith("large magnitudes only") == (pattern == "large_magnitudes")
+
+
+def test_a_softmax_along_the_other_axis_is_recognised() -> None:
+    native = torch.softmax(normal(40, 48), 1)
+
+    found = mismatch(_softmax_over_rows(native), expected(native))
+
+    assert found is not None
+    assert (found.evidence["pattern"], found.evidence["pattern_value"]) == (
+        "normalised_elsewhere",
+        0,
+    )
 
 
 def test_a_finding_carries_a_coarse_map() -> None:

@@ -24,6 +24,7 @@ from gpu_runner.evaluation.child.formats import (
 )
 from gpu_runner.evaluation.child.sessions import Launch, OutOfTime, Program, Unevaluable
 from gpu_runner.evaluation.child.stand_in import candidate_line
+from gpu_runner.evaluation.child.touching import Site
 from gpu_runner.evaluation.child.traced_memory import (
     NOBODY,
     SEVERAL,
@@ -159,6 +160,8 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         data = np.broadcast_to(data, ptrs.data.shape)
         if pointer is not None and addresses.size:
             self._count_traffic(pointer, addresses, array.itemsize, loads=False)
+            if addresses.size < ptrs.data.size:
+                self.session.touched.note_masked_store(pointer.region)
             self._note_write(pointer, addresses, data, allowed)
         self._spinning = (0, 0, 0)
         return base._interpreter.store(ptrs.data, np.ascontiguousarray(data), allowed)
@@ -195,6 +198,8 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             return
         self.counts.atomics += addresses.size * self.weight
         self.counts.atomic_bytes += addresses.size * itemsize * self.weight
+        if self.counts_sectors:
+            self._note_site(pointer, "atomic")
         region = pointer.region
         if self.session.tracks and region.shadow is not None:
             elements = region.elements(addresses)
@@ -294,6 +299,12 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             "program": list(self.grid_idx),
         }
 
+    def _note_site(self, pointer: Pointer, access: str) -> int | None:
+        line = candidate_line(sys._getframe(1))
+        site = Site(access, self.launch.kernel, line, pointer.name)
+        self.session.touched.note(pointer.region, site)
+        return line
+
     def _count_traffic(
         self, pointer: Pointer, addresses: np.ndarray, itemsize: int, *, loads: bool
     ) -> None:
@@ -311,6 +322,8 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             self.counts.sector_bytes += touched
             traffic.wanted += wanted
             traffic.sectors += touched
+            line = self._note_site(pointer, "load" if loads else "store")
+            traffic.note_line(line, moved if loads else 0.0, wanted, touched)
         lo, hi = self._stretches.get(pointer.name, self._stretch)
         lo, hi = min(lo, self._stretch[0]), max(hi, self._stretch[1])
         self._stretches[pointer.name] = lo, hi
@@ -342,6 +355,8 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             before = reader[elements]
             mine = (before == NOBODY) | (before == self.number)
             reader[elements] = np.where(mine, self.number, SEVERAL)
+        else:
+            region.has_unmarked_reads = True
 
     def _note_write(
         self, pointer: Pointer, addresses: np.ndarray, data: np.ndarray, allowed: np.ndarray

@@ -8,12 +8,13 @@ input) would pass, the tolerance gives way to the reference's own error.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 import torch
 
 from gpu_runner.core.findings import Evidence
+from gpu_runner.evaluation.child.patterns import patterns_of
+from gpu_runner.evaluation.child.regions import region_of
 
 OWN_ERROR_FACTOR: Final = 4.0
 OWN_ERROR_LIMIT: Final = 0.05
@@ -254,6 +255,9 @@ def _describe(
     worst = unlike if bool(unlike.any()) else finite_error
     index = _index_of(int(worst.flatten().to(torch.float64).argmax()), worst.shape)
     region = region_of(wrong)
+    pattern = patterns_of(got, truth, wrong)
+    if pattern.get("pattern") == "large_magnitudes":
+        region = f"large magnitudes only: from {pattern['pattern_value']:.3g} on"
     nans = int((torch.isnan(got) & ~torch.isnan(_wide(expected.native))).sum())
     evidence: Evidence = {
         "wrong": count,
@@ -262,6 +266,7 @@ def _describe(
         "nans": nans,
         "max_error": float(finite_error.max()),
         "max_error_rms": float(finite_error.max()) / rms if rms else None,
+        "error_rms": rms_of(finite_error) / rms if rms else None,
         "rms": rms,
         "rtol": expected.tolerance.rtol,
         "atol": expected.tolerance.atol + expected.tolerance.atol_rms * rms,
@@ -269,6 +274,8 @@ def _describe(
         "at": list(index),
         "expected": _number(truth[index]),
         "got": _number(got[index]),
+        "shape": list(wrong.shape),
+        **pattern,
         **_map_of(wrong),
     }
     if is_constant(got) and not is_constant(truth):
@@ -303,41 +310,6 @@ def _index_of(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 # Where
-
-
-def region_of(wrong: torch.Tensor) -> str:
-    """Where the marked elements lie, in words: everywhere, a tail, a block, a row, a stride, scattered."""
-    if wrong.dim() == 0 or wrong.numel() == 1:
-        return "the only value"
-    share = float(wrong.float().mean())
-    if share > 0.9:
-        return "everywhere"
-    parts = [part for axis in range(wrong.dim()) if (part := _along(wrong, axis)) is not None]
-    if parts:
-        return " and ".join(parts[:3])
-    return "most of it" if share > 0.5 else "scattered"
-
-
-def _along(wrong: torch.Tensor, axis: int) -> str | None:
-    """What singles out the marked elements along one axis; None if they spread over all of it."""
-    others = [a for a in range(wrong.dim()) if a != axis]
-    hit = wrong.any(dim=others[0]) if len(others) == 1 else wrong
-    if len(others) > 1:
-        hit = torch.movedim(wrong, axis, 0).flatten(1).any(dim=1)
-    size, where = hit.numel(), hit.nonzero().flatten().tolist()
-    if not where or len(where) == size:
-        return None
-    first, last = where[0], where[-1]
-    if len(where) == 1:
-        return f"index {first} of axis {axis}" + (" (the last)" if first == size - 1 else "")
-    if last - first + 1 == len(where):
-        if last == size - 1:
-            return f"the tail of axis {axis}: {first} to {last} of {size}"
-        return f"a block of axis {axis}: {first} to {last} of {size}"
-    steps = {b - a for a, b in pairwise(where)}
-    if len(steps) == 1:
-        return f"every {steps.pop()}th of axis {axis} from {first}"
-    return None if len(where) > 0.5 * size else f"{len(where)} of {size} along axis {axis}"
 
 
 def _map_of(wrong: torch.Tensor) -> Evidence:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import triton
+import triton.language as tl
 from triton.compiler.errors import CompilationError
 from triton.errors import TritonError
 from triton.runtime import autotuner
@@ -439,6 +440,7 @@ def failure_of(error: BaseException, function: Any) -> dict[str, Any]:
             "message": fact_of(inner)[:300],
             "line": _line_in_candidate(inner, function),
             "detail": str(inner)[:2000],
+            "operands": operands_of(inner),
         }
     if isinstance(error, (TypeError, ValueError, KeyError, AssertionError)):
         return {
@@ -479,6 +481,29 @@ def fact_of(error: CompilationError) -> str:
     if error.__cause__ is not None:
         return f"{type(error.__cause__).__name__}: {error.__cause__}".split("\n")[0]
     return f"{type(error).__name__} at {ast_name(error)}"
+
+
+def operands_of(error: CompilationError) -> list[str]:
+    """The blocks at hand where the compiler gave up, as it names them: "input 32x64 fp16"."""
+    cause, trace = error.__cause__ or error, None
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    trace = cause.__traceback__
+    found: list[str] = []
+    while trace is not None:
+        blocks = {
+            name: value
+            for name, value in trace.tb_frame.f_locals.items()
+            if isinstance(value, tl.tensor) and value.type.is_block()
+        }
+        found = [f"{name} {_block_words(value)}" for name, value in blocks.items()] or found
+        trace = trace.tb_next
+    return found[:4]
+
+
+def _block_words(block: Any) -> str:
+    sizes = [str(getattr(size, "value", size)) for size in block.shape]
+    return f"{'x'.join(sizes)} {block.dtype}"
 
 
 def ast_name(error: CompilationError) -> str:

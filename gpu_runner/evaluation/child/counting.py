@@ -16,7 +16,8 @@ SECTOR_BYTES = 32
 class TensorTraffic:
     """Bytes that one kernel argument's memory supplied and received; `wanted` and `sectors` as in `Counts`.
 
-    `footprint` is the largest stretch of that memory, in bytes, that one program touches.
+    `footprint` is the largest stretch of that memory, in bytes, that one program touches. `lines` has for each line of the
+    source that accesses it the bytes loaded, wanted and moved in sectors by the programs whose sectors were counted.
     """
 
     loaded: float = 0.0
@@ -25,10 +26,16 @@ class TensorTraffic:
     sectors: float = 0.0
     storage_bytes: int = 0
     footprint: int = 0
+    lines: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def spread(self) -> float:
         return _spread(self.sectors, self.wanted)
+
+    def note_line(self, line: int | None, loaded: float, wanted: float, sectors: float) -> None:
+        known = self.lines.setdefault(str(line or 0), [0.0, 0.0, 0.0])
+        for i, value in enumerate((loaded, wanted, sectors)):
+            known[i] += value
 
 
 @dataclass
@@ -111,6 +118,10 @@ class Counts:
                     sectors=float(t["sectors"]),
                     storage_bytes=int(t["storage_bytes"]),
                     footprint=int(t["footprint"]),
+                    lines={
+                        str(line): [float(v) for v in values]
+                        for line, values in t.get("lines", {}).items()
+                    },
                 )
                 for name, t in raw["tensors"].items()
             },

@@ -159,9 +159,8 @@ def refused(kernels: Sequence[CompiledKernel]) -> Stop | None:
         if failure is None or (kernel.config is not None and kernel.kernel in working):
             continue
         line = failure.get("line")
-        numbers: Evidence = {
-            key: failure[key] for key in ("resource", "required", "limit") if key in failure
-        }
+        facts = ("resource", "required", "limit", "operands")
+        numbers: Evidence = {key: failure[key] for key in facts if failure.get(key)}
         finding = Finding(
             stage=Stage.COMPILE,
             kind=str(failure["kind"]),
@@ -298,6 +297,13 @@ def stored_bytes(call: Modelled) -> float:
     return launched + sum(float(raw["written_bytes"]) for raw in call.operations)
 
 
+def least_bytes(task: Modelled) -> float:
+    """Bytes that any answer to a full-size call moves: what the reference reads of the inputs, and the outputs."""
+    given = float(sum(nbytes_of(p) for p in task.places))
+    read = sum(float(raw["read_bytes"]) for raw in task.operations)
+    return min(given, read) + sum(nbytes_of(p) for p in task.outputs)
+
+
 def touches_less(call: Modelled, task: Modelled) -> bool:
     """Whether a full-size call seems not to read all that the reference reads of the inputs, or not to write all outputs.
 
@@ -305,9 +311,8 @@ def touches_less(call: Modelled, task: Modelled) -> bool:
     """
     loaded = sum(float(raw["counts"]["load_bytes"]) for raw in call.launches)
     read = loaded + sum(float(raw["read_bytes"]) for raw in call.operations)
-    given = sum(nbytes_of(p) for p in task.places)
-    wanted = min(given, sum(float(raw["read_bytes"]) for raw in task.operations))
     outputs = sum(nbytes_of(p) for p in task.outputs)
+    wanted = least_bytes(task) - outputs
     return read < WHOLE * wanted or stored_bytes(call) < WHOLE * outputs
 
 

@@ -285,6 +285,7 @@ def _run_all(
         machine.enter_program(program, number, counts_sectors=done < 2)
         fn(**args)
     launch.counts.programs = total
+    active().touched.note_reads(machine.memory.regions)
 
 
 def _run_sample(

@@ -512,6 +512,7 @@ class _Run:
             "candidate": candidate.as_json(),
             "eager": reference.as_json(),
             "kernels": [gates.facts_of(kernel) for kernel in kernels],
+            "least_bytes": gates.least_bytes(task_model),
         }
 
     def _model_user(self, candidate_us: float) -> None:

@@ -66,6 +66,7 @@ from gpu_runner.evaluation.protocol import (
     Run,
     Stored,
     Timed,
+    Touch,
     Unencodable,
     Window,
     decode,
@@ -481,6 +482,7 @@ class Player:
             launch_count=watch.launch_count,
             memory=tuple(watch.memory[:200]),
             unwritten=tuple(watch.unwritten(tensors)),
+            touched=tuple(watch.touched(tensors)[:400]),
             unevaluable=watch.unevaluable[:TEXT_LIMIT],
             lazy_outputs=tuple(lazy[:50]),
             threads=max(0, threading.active_count() - self._threads_before),
@@ -819,6 +821,13 @@ class _Watch:
         if self._session is None:
             return []
         return [min(1.0, max(0.0, self._session.unwritten_share(t))) for t in outputs]
+
+    def touched(self, outputs: Sequence[torch.Tensor]) -> list[Touch]:
+        if self._session is None:
+            return []
+        named = [(f"input {i}", t) for i, t in enumerate(self._player._working)]
+        named += [(f"output {i}", t) for i, t in enumerate(outputs)]
+        return [touch for name, t in named for touch in self._session.touched.of(name, t)]
 
 
 class _FunctionModule(nn.Module):

@@ -131,6 +131,15 @@ class Part:
     parallelism: float = 1.0
     bytes_per_wanted_byte: float = 1.0
     line: int | None = None
+    grid: int = 0
+    flops_a_dot: float = 0.0
+    dot_efficiency: float = 1.0  # of the matrix units' peak
+    requested_bytes: float = 0.0  # from L2, spills left out
+    spread_tensor: str = ""  # the argument whose accesses move the most bytes in vain
+    spread_line: int | None = None
+    reread_tensor: str = ""  # the argument that is loaded more often than once
+    reread_line: int | None = None  # where it is loaded last
+    reread_times: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -287,7 +296,50 @@ def kernel_part(launch: dict[str, Any], compiled: dict[str, Any] | None, target:
         parallelism=parallelism,
         bytes_per_wanted_byte=spread,
         line=launch.get("line"),
+        grid=blocks,
+        flops_a_dot=counts.dot_flops / max(1.0, counts.dot_calls),
+        dot_efficiency=_dot_efficiency(counts, dot / tail, target),
+        requested_bytes=requested,
+        **_most_spread(counts),
+        **_most_reread(counts),
     )
+
+
+def _most_spread(counts: Counts) -> dict[str, Any]:
+    """Which argument's accesses, at which line, move the most bytes that nobody asked for."""
+    wasted = [
+        (moved - wanted, name, int(line))
+        for name, tensor in counts.tensors.items()
+        for line, (_, wanted, moved) in tensor.lines.items()
+    ]
+    most, name, line = max(wasted, default=(0.0, "", 0))
+    return {"spread_tensor": name, "spread_line": line or None} if most > 0 else {}
+
+
+def _most_reread(counts: Counts) -> dict[str, Any]:
+    """Which argument is loaded more often than its size, how often, and the last line that does."""
+    again = [
+        (tensor.loaded - tensor.storage_bytes, name, tensor)
+        for name, tensor in counts.tensors.items()
+        if tensor.storage_bytes and tensor.loaded > 1.1 * tensor.storage_bytes
+    ]
+    if not again:
+        return {}
+    _, name, tensor = max(again, key=lambda one: one[:2])
+    lines = [int(line) for line, (loaded, _, _) in tensor.lines.items() if loaded]
+    return {
+        "reread_tensor": name,
+        "reread_line": max(lines, default=0) or None,
+        "reread_times": tensor.loaded / tensor.storage_bytes,
+    }
+
+
+def _dot_efficiency(counts: Counts, dot_s: float, target: Target) -> float:
+    """The least time at which the matrix units could do the products / their modelled time."""
+    if not dot_s:
+        return 1.0
+    least = sum(flops / _peak(path, target)[0] for path, flops in counts.dots.items())
+    return min(1.0, least / dot_s)
 
 
 def _joined(times: Mapping[str, float]) -> float:

@@ -10,6 +10,7 @@ import torch
 import triton.language as tl
 
 from gpu_runner.evaluation.child.counting import Counts
+from gpu_runner.evaluation.child.touching import Touched
 from gpu_runner.evaluation.child.traced_memory import Allocations
 
 Program = tuple[int, int, int]
@@ -123,6 +124,7 @@ class Session:
         self.config = config
         self.tracks = tracks and sampling is None
         self.allocations = Allocations(poison)
+        self.touched = Touched()
         self.launches: list[Launch] = []
         self.errors: list[dict[str, Any]] = []
         self.unevaluable: str | None = None

@@ -128,6 +128,7 @@ class Region:
         self.itemsize = shadow.itemsize if shadow else itemsize
         self.shadow = shadow
         self.is_written = False
+        self.has_unmarked_reads = False
         self._marks: tuple[np.ndarray, np.ndarray] | None = None
 
     def contains(self, lo: int, hi: int) -> bool:
@@ -143,6 +144,13 @@ class Region:
             size = -(-(self.hi - self.lo) // self.itemsize)
             self._marks = np.full(size, NOBODY, np.int32), np.full(size, NOBODY, np.int32)
         return self._marks
+
+    @property
+    def read_elements(self) -> np.ndarray | None:
+        """Which elements were read; None where that was not followed."""
+        if self._marks is None or self.has_unmarked_reads:
+            return None
+        return self._marks[1] != NOBODY
 
     @property
     def is_small_enough(self) -> bool:
@@ -184,6 +192,10 @@ class Memory:
     def add_integer(self, value: int) -> None:
         if value > 1 << 32:
             self._has_integers.append(value)
+
+    @property
+    def regions(self) -> list[Region]:
+        return list(self._regions.values())
 
     def find(self, address: int) -> Pointer | None:
         """The argument whose region holds the address, else what an integer argument points to, else None."""

@@ -12,6 +12,7 @@ from gpu_runner.evaluation.child import compare, genuineness
 from gpu_runner.evaluation.child.arena import Arena, Truth, skeleton
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
 from gpu_runner.evaluation.child.memory import Lent
+from gpu_runner.evaluation.child.touching import evidence_of
 from gpu_runner.evaluation.protocol import (
     Composition,
     Constructed,
@@ -628,14 +629,21 @@ def _value_finding(
     kind: str,
     title: str | None = None,
 ) -> Finding:
+    output = f"output {index}"
+    seen = evidence_of(contestant.runs[-1].touched if contestant.runs else (), output)
+    kernels = seen.get("stored_by")
     return Finding(
         stage=contestant.stage,
         kind=kind,
         severity=Severity.GATE,
         source=Source.JUDGE,
         title=(title or mismatch.title)[:300],
-        evidence=mismatch.evidence,
-        location=Location(tensor=f"output {index}", region=mismatch.region[:200]),
+        evidence={**mismatch.evidence, **seen},
+        location=Location(
+            kernel=str(kernels[0]) if isinstance(kernels, list) else None,
+            tensor=output,
+            region=mismatch.region[:200],
+        ),
         suggestion=_VALUE_SUGGESTIONS.get(kind, ""),
     )
 
