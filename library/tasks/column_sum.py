@@ -1,0 +1,21 @@
+"""The sum over the rows of a matrix, as for the gradient of a bias."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.sum(dim=0)
+
+
+n_rows = 16384
+n_cols = 4096
+
+
+def get_inputs():
+    return [torch.randn(n_rows, n_cols)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,21 @@
+"""Softmax of rows that no program can hold in registers."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+
+n_rows = 1024
+n_cols = 131072
+
+
+def get_inputs():
+    return [torch.randn(n_rows, n_cols)]
+
+
+def get_init_inputs():
+    return []
