@@ -45,15 +45,14 @@ class Kernel:
 
     @property
     def source(self) -> str:
-        lines = [
-            f"CHOICES = {self.choices}",
-            f"NUMBERS = {self.numbers}",
-            f"BUGS = ({self.bugs}, {self.salt})",
-            ("tl.load(x)", "for i in y:\n    tl.load(x)", "tl.make_block_ptr(x)")[self.choices[1]],
-            ("tl.program_id(0)", "tl.program_id(1)", "tl.num_programs(0)")[self.choices[2]],
-            ("x * y", "tl.dot(x, y, input_precision='ieee')", "tl.dot(x, y)")[self.choices[3]],
-        ]
-        return "\n".join(lines) + "\n"
+        shown = (
+            ("load", "atomic_add", "make_block_ptr")[self.choices[1]],
+            ("program_id(0)", "program_id(1)", "num_programs")[self.choices[2]],
+            ("exp", "dot", "dot(input_precision='ieee')")[self.choices[3]],
+        )
+        facts = (self.choices, self.numbers, (self.bugs, self.salt))
+        lines = [f"{name} = {fact}" for name, fact in zip("cnb", facts, strict=True)]
+        return "\n".join([*lines, *(f"tl.{name}" for name in shown)])
 
     def with_choice(self, place: int, kind: int) -> "Kernel":
         return replace(self, choices=(*self.choices[:place], kind, *self.choices[place + 1 :]))

@@ -9,6 +9,7 @@ import hashlib
 import io
 import tokenize
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 MAX_BYTES: Final = 64 * 1024
@@ -74,6 +75,7 @@ def parse(source: str) -> ast.Module | Problem:
     return _parse(source)
 
 
+@lru_cache(maxsize=1024)
 def fingerprint(source: str) -> str:
     """Equal for sources that differ in comments, docstrings and layout alone; of the text where it does not parse."""
     tree = parse(source)

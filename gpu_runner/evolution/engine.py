@@ -1,30 +1,53 @@
-"""Ask and tell, asynchronous and steady state: any number of candidates may be in flight between two answers."""
+"""Ask and tell, asynchronous and steady state: any number of candidates may be in flight between two answers.
+
+`ask` decides on a request, `drafted` records what came of it, `told` takes an evaluated candidate in. What a step must never
+lose is asserted in every state (`types.State`) and between two of them (`_checked`).
+"""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
 from gpu_runner.core.candidate import Candidate
+from gpu_runner.core.search import Idea, Method, StrategyText
 from gpu_runner.core.source import fingerprint
 from gpu_runner.core.verdicts import State as Life
-from gpu_runner.evolution import archive, migration, selection
-from gpu_runner.evolution.fitness import beats, earned, is_correct, rank_key
+from gpu_runner.evolution import archive, bandit, migration, plans, selection, texts
+from gpu_runner.evolution.fitness import beats, earned, is_correct, rank_key, worth
 from gpu_runner.evolution.strategies import strategy_of
-from gpu_runner.evolution.types import Credit, Island, Operator, Request, State, unique
+from gpu_runner.evolution.types import (
+    Credit,
+    Island,
+    Made,
+    Operator,
+    Request,
+    Settings,
+    State,
+    Way,
+    unique,
+)
 
 MAX_CORRECT = 10
 MAX_FAILING = 4
 TOLD_PER_MIGRATION = 3
 """Answers per island between two migrations."""
+PLANNED = 0.5
+"""Share of requests that the plan decides where it has an open idea for the island; the rest start from a parent."""
+STALE = 15
+"""Answers for an island without a better best of its own after which it begins afresh."""
+FRESH_MEMBERS = 3
+MODEL_PATIENCE = 3
+"""Times that a model may have nothing new for the same parents before it is not asked about them again."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-def begin(islands: int) -> State:
-    return State(tuple(Island(index, strategy_of(index)) for index in range(islands)))
+def begin(islands: int, settings: Settings = Settings()) -> State:  # noqa: B008
+    started = tuple(Island(index, strategy_of(index)) for index in range(islands))
+    return State(started, settings, texts=texts.first_texts(started))
 
 
 def generator(seed: int, number: int) -> random.Random:
@@ -32,45 +55,58 @@ def generator(seed: int, number: int) -> random.Random:
     return random.Random(f"{seed}:{number}")
 
 
-def ask(state: State, rng: random.Random, available: frozenset[Operator]) -> Request | None:
-    """What to try next: for the island that had least, from selected parents, by an operator that can still give something.
+def ask(
+    state: State, rng: random.Random, available: frozenset[Way] | frozenset[Operator]
+) -> Request | None:
+    """What to try next: for the island that had least, what the plan says or selected parents, by a way that can still give.
 
     Returns:
-        None where no island has a parent to which an available operator may still be applied.
+        None where no island has a parent to which an available way may still be applied.
     """
+    ways = frozenset(way if isinstance(way, Way) else Way(way) for way in available)
+    if state.settings.method is Method.SAMPLING:
+        return _sample(state, rng, ways)
     for island in _hungriest_first(state):
+        request = _planned(state, island, rng, ways)
+        if request is not None:
+            return request
         for parent in selection.parents_in_order(state, island, rng):
-            request = _request(state, island, parent, rng, available)
+            request = _from_parent(state, island, parent, rng, ways)
             if request is not None:
                 return request
     return None
 
 
 def drafted(
-    state: State, request: Request, candidates: Sequence[Candidate], *, is_dry: bool
+    state: State,
+    request: Request,
+    candidates: Sequence[Candidate],
+    *,
+    is_dry: bool,
+    cost: float = 1.0,
 ) -> State:
-    """Record what a request led to: candidates in flight, and whether it can give nothing more (`is_dry`)."""
-    state = enqueued(state, candidates, request.operator)
+    """Record what a request led to: candidates in flight, and whether it can give nothing more (`is_dry`).
+
+    Args:
+        cost: of each candidate with its evaluation, see `bandit.price`.
+    """
+    idea = request.idea.id if request.idea else None
+    text = request.text.id if request.text else None
+    state = _queued(state, candidates, Made(request.way, cost, idea, text))
+    dry = state.dry.get(request.key, 0) + 1 if is_dry else 0
+    is_over = dry >= (MODEL_PATIENCE if request.model else 1)
     return replace(
         state,
         asked=max(state.asked, request.number + 1),
-        exhausted=state.exhausted | {request.key} if is_dry else state.exhausted,
+        dry=_with(state.dry, {request.key: dry}) if is_dry else state.dry,
+        exhausted=state.exhausted | {request.key} if is_over else state.exhausted,
+        plan=plans.tried(state.plan, idea, candidates) if idea is not None else state.plan,
     )
 
 
 def enqueued(state: State, candidates: Sequence[Candidate], operator: Operator) -> State:
-    """Candidates that are in flight from now on."""
-    children = dict(state.children)
-    for candidate in candidates:
-        for parent in candidate.parents:
-            children[parent] = children.get(parent, 0) + 1
-    return replace(
-        state,
-        seen=state.seen | {fingerprint(candidate.source) for candidate in candidates},
-        pending=_with(state.pending, {c.id: c.island for c in candidates}),
-        operators=_with(state.operators, {c.id: operator for c in candidates}),
-        children=MappingProxyType(children),
-    )
+    """Candidates that nobody asked for are in flight from now on."""
+    return _queued(state, candidates, Made(Way(operator)))
 
 
 def is_duplicate(state: State, source: str) -> bool:
@@ -82,28 +118,37 @@ def told(state: State, candidate: Candidate, *, may_migrate: bool = True) -> Sta
 
     A candidate that could not be evaluated, or on which we failed, only leaves the queue.
     """
+    before = state
     pending = MappingProxyType({k: v for k, v in state.pending.items() if k != candidate.id})
+    state = replace(state, pending=pending)
+    made = state.made.get(candidate.id)
     if candidate.state is not Life.FINISHED:
-        return replace(state, pending=pending)
-    best = candidate if beats(candidate, state.best) else state.best
-    island = state.islands[candidate.island]
-    joined = replace(
-        island, members=_culled((*island.members, candidate), best), told=island.told + 1
-    )
-    islands = tuple(joined if old.index == joined.index else old for old in state.islands)
-    count = state.told + 1
-    state = replace(
-        state,
-        islands=islands,
-        archive=archive.admit(state.archive, candidate),
-        best=best,
-        told=count,
-        last_best_at=count if best is not state.best else state.last_best_at,
-        pending=pending,
-        credit=_credited(state, candidate),
-    )
-    is_due = may_migrate and len(islands) > 1 and count % (TOLD_PER_MIGRATION * len(islands)) == 0
-    return _migrated(state) if is_due else state
+        if made and made.idea is not None:
+            return replace(state, plan=plans.forgotten(state.plan, made.idea))
+        return state
+    state = _planned_on(_credited(_joined(state, candidate), before, candidate), candidate)
+    if state.settings.restarts:
+        state = _refreshed(state, candidate.island)
+    if may_migrate and _is_migration_due(state):
+        state = _migrated(state)
+    return _checked(before, state)
+
+
+def suggested(state: State, base: Candidate, suggestions: Sequence[plans.Suggestion]) -> State:
+    """Ideas of a planner or a person for a candidate join the plan."""
+    return replace(state, plan=plans.proposed(state.plan, base, suggestions))
+
+
+def wanted_text(state: State) -> texts.Wanted | None:
+    """The strategy text that should be written next, if any; see `texts`."""
+    return texts.wanted(state.texts, state.islands) if state.settings.texts else None
+
+
+def text_written(state: State, want: texts.Wanted, text: str) -> State:
+    return replace(state, texts=texts.born(state.texts, want, text))
+
+
+# Asking.
 
 
 def _hungriest_first(state: State) -> list[Island]:
@@ -111,33 +156,214 @@ def _hungriest_first(state: State) -> list[Island]:
     return sorted(state.islands, key=lambda i: (i.told + waiting.count(i.index), i.index))
 
 
-def _request(
-    state: State,
-    island: Island,
-    parent: Candidate,
-    rng: random.Random,
-    available: frozenset[Operator],
+def _sample(state: State, rng: random.Random, ways: frozenset[Way]) -> Request | None:
+    """The control arm: a first candidate from a model; without one a single step from a first candidate, drawn evenly."""
+    island = _hungriest_first(state)[0]
+    writers = sorted(way for way in ways if way.operator is Operator.SEED)
+    if writers:
+        way = rng.choice(writers)
+        return _request(state, island, way, (), rng)
+    members = unique(m for home in state.islands for m in home.members if not m.parents)
+    for parent in rng.sample(members, len(members)):
+        suited = sorted(w for w in ways if selection.suits(w.operator, parent))
+        for way in rng.sample(suited, len(suited)):
+            request = _request(state, island, way, (parent,), rng)
+            if request.key not in state.exhausted and not selection.needs_partner(way.operator):
+                return request
+    return None
+
+
+def _planned(
+    state: State, island: Island, rng: random.Random, ways: frozenset[Way]
 ) -> Request | None:
-    suited = frozenset(op for op in available if selection.suits(op, parent))
-    for operator in selection.operators_in_order(island.strategy.shares, state.credit, suited, rng):
+    """The most promising idea for the island's members, from its base or by repairing its code; None if not its turn."""
+    if not state.settings.plans or rng.random() >= PLANNED:
+        return None
+    members = {member.id: member for member in island.members}
+    for idea in plans.promising(state.plan, members):
+        broken = members.get(idea.candidates[-1]) if idea.candidates else None
+        options = [(Operator.IMPROVE, members[idea.base])]
+        if broken is not None and not is_correct(broken):
+            options.insert(0, (Operator.REPAIR, broken))
+        for operator, parent in options:
+            suited = [way for way in ways if way.operator is operator]
+            for way in _ways_in_order(state, island, suited, rng):
+                request = _request(state, island, way, (parent,), rng, idea)
+                if request.key not in state.exhausted:
+                    return request
+    return None
+
+
+def _from_parent(
+    state: State, island: Island, parent: Candidate, rng: random.Random, ways: frozenset[Way]
+) -> Request | None:
+    if selection.is_given_up(state, parent):
+        return None
+    suited = [way for way in ways if selection.suits(way.operator, parent)]
+    for way in _ways_in_order(state, island, suited, rng):
         parents: tuple[Candidate, ...] = (parent,)
-        if selection.needs_partner(operator):
+        if selection.needs_partner(way.operator):
             pool = [*island.correct, *state.archive.values()]
             other = selection.partner(parent, unique(pool), rng)
             if other is None:
                 continue
             parents = (parent, other)
-        request = Request(state.asked, island.index, operator, parents, _examples(state, parents))
+        idea = _idea_for(state, way, parent)
+        request = _request(state, island, way, parents, rng, idea)
         if request.key not in state.exhausted:
             return request
     return None
 
 
+def _idea_for(state: State, way: Way, parent: Candidate) -> Idea | None:
+    """What the plan has for a parent that was selected without it: its best idea, or the one whose code broke."""
+    if way.operator is Operator.IMPROVE:
+        return next(iter(plans.promising(state.plan, {parent.id})), None)
+    made = state.made.get(parent.id)
+    if way.operator is Operator.REPAIR and made is not None and made.idea is not None:
+        return state.plan.ideas[made.idea]
+    return None
+
+
+def _ways_in_order(
+    state: State, island: Island, ways: Collection[Way], rng: random.Random
+) -> list[Way]:
+    learns = state.settings.bandit
+    weighted = bandit.weights(island.strategy.shares, state.credit, ways, learns=learns)
+    return bandit.in_order(weighted, rng)
+
+
+def _request(
+    state: State,
+    island: Island,
+    way: Way,
+    parents: tuple[Candidate, ...],
+    rng: random.Random,
+    idea: Idea | None = None,
+) -> Request:
+    return Request(
+        number=state.asked,
+        island=island.index,
+        operator=way.operator,
+        parents=parents,
+        examples=_examples(state, parents),
+        model=way.model,
+        idea=idea,
+        text=_text(state, island, way, rng),
+    )
+
+
+def _text(state: State, island: Island, way: Way, rng: random.Random) -> StrategyText | None:
+    return texts.choose(state.texts, island.index, rng) if way.model else None
+
+
 def _examples(state: State, parents: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
     """A good and a different kernel to learn from: the best of all, and the best of another cell."""
+    if state.settings.method is Method.SAMPLING:
+        return ()
     known = {parent.id for parent in parents}
     others = sorted((e for e in state.archive.values() if e.id not in known), key=rank_key)
     return tuple(others[:2])
+
+
+# Telling.
+
+
+def _queued(state: State, candidates: Sequence[Candidate], made: Made) -> State:
+    children = dict(state.children)
+    for candidate in candidates:
+        for parent in candidate.parents:
+            children[parent] = children.get(parent, 0) + 1
+    return replace(
+        state,
+        seen=state.seen | {fingerprint(candidate.source) for candidate in candidates},
+        pending=_with(state.pending, {c.id: c.island for c in candidates}),
+        made=_with(state.made, {c.id: made for c in candidates}),
+        children=MappingProxyType(children),
+    )
+
+
+def _joined(state: State, candidate: Candidate) -> State:
+    """The candidate in its island, in the archive and perhaps at the top."""
+    best = candidate if beats(candidate, state.best) else state.best
+    count = state.told + 1
+    old = state.islands[candidate.island]
+    members = _culled((*old.members, candidate), best)
+    is_better = worth(candidate) > old.worth
+    joined = replace(
+        old,
+        members=members,
+        told=old.told + 1,
+        improved_at=old.told + 1 if is_better else old.improved_at,
+    )
+    kept = archive.admit(state.archive, candidate) if state.settings.archive else state.archive
+    return replace(
+        state,
+        islands=_replaced(state.islands, joined),
+        archive=kept,
+        best=best,
+        told=count,
+        last_best_at=count if best is not state.best else state.last_best_at,
+    )
+
+
+def _credited(state: State, before: State, candidate: Candidate) -> State:
+    """What the candidate gained over its parents, to the way and to the text that it was made by."""
+    made = before.made.get(candidate.id)
+    if made is None or not candidate.parents:
+        return state
+    parents = tuple(p for p in map(before.find, candidate.parents) if p is not None)
+    gain = earned(candidate, parents)
+    credit = bandit.earned(state.credit.get(made.way, Credit()), gain, made.cost)
+    state = replace(state, credit=_with(state.credit, {made.way: credit}))
+    if made.text is None:
+        return state
+    return replace(state, texts=texts.credited(state.texts, made.text, gain))
+
+
+def _planned_on(state: State, candidate: Candidate) -> State:
+    """The plan after a result: the idea's fate, and what the diagnosis suggests next."""
+    if not state.settings.plans:
+        return state
+    plan, made = state.plan, state.made.get(candidate.id)
+    if made is not None and made.idea is not None:
+        plan = plans.judged(plan, made.idea, candidate)
+    return replace(state, plan=plans.proposed(plan, candidate, plans.from_findings(candidate)))
+
+
+def _refreshed(state: State, index: int) -> State:
+    """An island that stagnates begins afresh from elites of the archive that were rarely used; never the home of the best."""
+    island = state.islands[index]
+    is_home = state.best is not None and state.best.island == index
+    if is_home or island.told - island.improved_at < STALE:
+        return state
+    held = {member.id for member in island.members}
+    elites = [e for e in selection.rarely_used(state.archive, state.children) if e.id not in held]
+    if not elites:
+        return state
+    fresh = replace(
+        island,
+        members=tuple(elites[:FRESH_MEMBERS]),
+        improved_at=island.told,
+        restarts=island.restarts + 1,
+    )
+    return replace(state, islands=_replaced(state.islands, fresh))
+
+
+def _is_migration_due(state: State) -> bool:
+    count = len(state.islands)
+    is_time = state.told % (TOLD_PER_MIGRATION * count) == 0
+    return state.settings.migration and count > 1 and is_time
+
+
+def _migrated(state: State) -> State:
+    moved = migration.migrate(state.islands)
+    for old, new in zip(state.islands, moved, strict=True):
+        assert new.members[: len(old.members)] == old.members, "a migrant left its home"
+    islands = tuple(replace(i, members=_culled(i.members, state.best)) for i in moved)
+    if not all(island.members for island in islands):
+        return state
+    return replace(state, islands=islands, migrations=state.migrations + 1)
 
 
 def _culled(members: tuple[Candidate, ...], best: Candidate | None) -> tuple[Candidate, ...]:
@@ -148,24 +374,20 @@ def _culled(members: tuple[Candidate, ...], best: Candidate | None) -> tuple[Can
     return tuple(member for member in members if member.id in kept)
 
 
-def _credited(state: State, candidate: Candidate) -> Mapping[Operator, Credit]:
-    operator = state.operators.get(candidate.id)
-    if operator is None or not candidate.parents:
-        return state.credit
-    parents = tuple(p for p in map(state.find, candidate.parents) if p is not None)
-    old = state.credit.get(operator, Credit())
-    new = Credit(old.tries + 1, old.gain + earned(candidate, parents))
-    return _with(state.credit, {operator: new})
+def _checked(before: State, after: State) -> State:
+    """What no step may do, whatever the answer was."""
+    for old, new in zip(before.islands, after.islands, strict=True):
+        assert new.members or not old.members, f"island {new.index} was emptied"
+    assert before.best is None or after.best is not None, "the best was forgotten"
+    assert before.best is after.best or beats(after.best, before.best)  # type: ignore[arg-type]
+    for cell, elite in before.archive.items():
+        assert worth(after.archive[cell]) >= worth(elite), f"an elite of {cell} was lost"
+    assert before.plan.ideas.keys() <= after.plan.ideas.keys(), "an idea was forgotten"
+    return after
 
 
-def _migrated(state: State) -> State:
-    islands = tuple(
-        replace(island, members=_culled(island.members, state.best))
-        for island in migration.migrate(state.islands)
-    )
-    if not all(island.members for island in islands):
-        return state
-    return replace(state, islands=islands, migrations=state.migrations + 1)
+def _replaced(islands: tuple[Island, ...], new: Island) -> tuple[Island, ...]:
+    return tuple(new if old.index == new.index else old for old in islands)
 
 
 def _with(old: Mapping[K, V], new: Mapping[K, V]) -> Mapping[K, V]:

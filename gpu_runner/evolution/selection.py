@@ -1,15 +1,14 @@
-"""Which parents reproduce, and by which operator."""
+"""Which parents reproduce, and which operators suit them."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from gpu_runner.core.candidate import Candidate
+from gpu_runner.core.search import IdeaState
 from gpu_runner.core.verdicts import Verdict
 from gpu_runner.evolution.fitness import is_correct, rank_key, worth
-from gpu_runner.evolution.types import Cell, Credit, Island, Operator, State, unique
-
-Applies = Callable[[Operator, tuple[Candidate, ...]], bool]
+from gpu_runner.evolution.types import Cell, Island, Operator, State, unique
 
 
 class Mode(StrEnum):
@@ -21,9 +20,6 @@ class Mode(StrEnum):
 
 
 MODE_SHARES: Mapping[Mode, float] = {Mode.EXPLOIT: 0.6, Mode.EXPLORE: 0.25, Mode.RANDOM: 0.15}
-PRIOR_GAIN = 0.1
-"""An untried operator is expected to gain this much (as a logarithm) on one try."""
-
 PROMISING = 0.5
 """Share of the best elite's speedup below which an elite of another cell is explored last."""
 
@@ -32,40 +28,20 @@ _TWO_PARENTS = frozenset({Operator.CROSSOVER})
 
 
 def choose_mode(rng: random.Random) -> Mode:
+    """By their shares; without an archive to explore, explore draws nobody and exploit follows."""
     return rng.choices(list(MODE_SHARES), list(MODE_SHARES.values()))[0]
 
 
 def parents_in_order(state: State, island: Island, rng: random.Random) -> list[Candidate]:
     """Every possible parent of an island once; the mode that was drawn decides who comes first."""
     mode = choose_mode(rng)
-    exploited = _by_rank(island.correct, rng)
-    explored = _rarely_used(state.archive, state.children, rng)
+    exploited = by_rank(island.correct, rng)
+    explored = rarely_used(state.archive, state.children)
     anyone = sorted(island.members, key=rank_key)
     rng.shuffle(anyone)
     founders = sorted((m for other in state.islands for m in other.members), key=rank_key)
     first = {Mode.EXPLOIT: exploited, Mode.EXPLORE: explored, Mode.RANDOM: anyone}[mode]
     return list(unique([*first, *exploited, *anyone, *explored, *founders]))
-
-
-def operators_in_order(
-    shares: Mapping[Operator, float],
-    credit: Mapping[Operator, Credit],
-    available: frozenset[Operator],
-    rng: random.Random,
-) -> list[Operator]:
-    """All available operators, drawn one after the other by share times what they earned."""
-    left = sorted(available & shares.keys())
-    order: list[Operator] = []
-    while left:
-        weights = [shares[op] * expected_gain(credit.get(op, Credit())) for op in left]
-        order.append(rng.choices(left, weights)[0])
-        left.remove(order[-1])
-    return order
-
-
-def expected_gain(credit: Credit) -> float:
-    """Mean gain per try with a prior; never below a fifth of the prior, so that nothing is given up for good."""
-    return max(PRIOR_GAIN / 5, (PRIOR_GAIN + credit.gain) / (1 + credit.tries))
 
 
 def suits(operator: Operator, parent: Candidate) -> bool:
@@ -75,11 +51,19 @@ def suits(operator: Operator, parent: Candidate) -> bool:
     return (operator in _FAILING_PARENT) != is_correct(parent)
 
 
+def is_given_up(state: State, candidate: Candidate) -> bool:
+    """Whether a failing candidate's idea is over, so that nobody repairs it any more."""
+    made = state.made.get(candidate.id)
+    if made is None or made.idea is None or is_correct(candidate):
+        return False
+    return state.plan.ideas[made.idea].state is not IdeaState.OPEN
+
+
 def partner(
     parent: Candidate, candidates: Sequence[Candidate], rng: random.Random
 ) -> Candidate | None:
     """A second parent for a crossover, the fitter the likelier; None where there is nobody else."""
-    others = _by_rank([c for c in candidates if is_correct(c) and c.id != parent.id], rng)
+    others = by_rank([c for c in candidates if is_correct(c) and c.id != parent.id], rng)
     return others[0] if others else None
 
 
@@ -87,7 +71,7 @@ def needs_partner(operator: Operator) -> bool:
     return operator in _TWO_PARENTS
 
 
-def _by_rank(candidates: Sequence[Candidate], rng: random.Random) -> list[Candidate]:
+def by_rank(candidates: Sequence[Candidate], rng: random.Random) -> list[Candidate]:
     """A random order in which rank r comes first with weight 1 / r squared."""
     left = sorted(candidates, key=rank_key)
     order: list[Candidate] = []
@@ -98,10 +82,8 @@ def _by_rank(candidates: Sequence[Candidate], rng: random.Random) -> list[Candid
     return order
 
 
-def _rarely_used(
-    archive: Mapping[Cell, Candidate], children: Mapping[int, int], rng: random.Random
-) -> list[Candidate]:
+def rarely_used(archive: Mapping[Cell, Candidate], children: Mapping[int, int]) -> list[Candidate]:
+    """Elites that are not far behind first, of those the ones with the fewest children, then the fittest."""
     elites = sorted(archive.values(), key=rank_key)
     floor = PROMISING * max(map(worth, elites), default=0.0)
-    rng.shuffle(elites)
     return sorted(elites, key=lambda elite: (worth(elite) < floor, children.get(elite.id, 0)))

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gpu_runner.core.candidate import Candidate
-from gpu_runner.evolution.fitness import is_correct
+from gpu_runner.core.search import Idea, Method, StrategyText
+from gpu_runner.evolution.fitness import is_correct, worth
 
 
 def unique(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
@@ -26,6 +27,26 @@ class Operator(StrEnum):
     TUNE = "tune"
     CROSSOVER = "crossover"
     SIMPLIFY = "simplify"
+
+
+class Way(NamedTuple):
+    """How a candidate can be made: an operator, and the profile of the model that writes; "" where none is needed."""
+
+    operator: Operator
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parts of the search that can be switched off, to see what each is worth (`docs/search.md`)."""
+
+    method: Method = Method.EVOLUTION
+    migration: bool = True
+    archive: bool = True
+    plans: bool = True
+    bandit: bool = True
+    texts: bool = True
+    restarts: bool = True
 
 
 class Cell(NamedTuple):
@@ -58,31 +79,63 @@ class Strategy:
 
 @dataclass(frozen=True)
 class Island:
-    """A population that evolves alone. Members are evaluated candidates, correct or failing, in the order of arrival."""
+    """A population that evolves alone. Members are evaluated candidates, correct or failing, in the order of arrival.
+
+    Args:
+        told: answers for this island; `improved_at` is what it was when its best last improved or it began afresh.
+    """
 
     index: int
     strategy: Strategy
     members: tuple[Candidate, ...] = ()
     told: int = 0
+    improved_at: int = 0
+    restarts: int = 0
 
     @property
     def correct(self) -> tuple[Candidate, ...]:
         return tuple(member for member in self.members if is_correct(member))
 
+    @property
+    def worth(self) -> float:
+        return max(map(worth, self.members), default=0.0)
+
 
 @dataclass(frozen=True)
 class Credit:
-    """What an operator has earned: the sum of the logarithms of its gains (losses count 0) over its tries."""
+    """What a way has earned: the sum of the logarithms of its gains (losses count 0), over its tries and what they cost."""
+
+    tries: float = 0.0
+    gain: float = 0.0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What attempts at one kind of idea came to, wherever made: how many broke, and the others' gain in logarithms."""
 
     tries: int = 0
+    broke: int = 0
     gain: float = 0.0
 
 
 @dataclass(frozen=True)
+class Plan:
+    """The tree of ideas by id, and what was learnt of each kind by its key."""
+
+    ideas: Mapping[int, Idea] = field(default_factory=lambda: MappingProxyType({}))
+    lessons: Mapping[str, Lesson] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True)
 class Request:
-    """What the search wants next: one new candidate for an island, made from these parents by this operator.
+    """What the search wants next: one new candidate for an island, made from these parents by this way.
 
     `number` counts requests from 0; the generator for request n is seeded with the run's seed and n.
+
+    Args:
+        idea: what to try, where the plan says so; a repair goes on with the idea of the code that broke.
+        text: the strategy that a model is told; None where no model writes.
     """
 
     number: int
@@ -90,10 +143,30 @@ class Request:
     operator: Operator
     parents: tuple[Candidate, ...]
     examples: tuple[Candidate, ...] = ()
+    model: str = ""
+    idea: Idea | None = None
+    text: StrategyText | None = None
 
     @property
-    def key(self) -> tuple[Operator, tuple[int, ...]]:
-        return self.operator, tuple(parent.id for parent in self.parents)
+    def way(self) -> Way:
+        return Way(self.operator, self.model)
+
+    @property
+    def key(self) -> "Key":
+        return self.operator, self.model, tuple(parent.id for parent in self.parents)
+
+
+Key = tuple[Operator, str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a candidate was made, to credit what it gains; `cost` in units of one evaluation."""
+
+    way: Way
+    cost: float = 1.0
+    idea: int | None = None
+    text: int | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +174,7 @@ class State:
     """Everything the search knows; replaced, never changed."""
 
     islands: tuple[Island, ...]
+    settings: Settings = Settings()
     archive: Mapping[Cell, Candidate] = field(default_factory=lambda: MappingProxyType({}))
     best: Candidate | None = None
     asked: int = 0
@@ -109,10 +183,13 @@ class State:
     migrations: int = 0
     seen: frozenset[str] = frozenset()
     pending: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
-    exhausted: frozenset[tuple[Operator, tuple[int, ...]]] = frozenset()
-    operators: Mapping[int, Operator] = field(default_factory=lambda: MappingProxyType({}))
-    credit: Mapping[Operator, Credit] = field(default_factory=lambda: MappingProxyType({}))
+    dry: Mapping[Key, int] = field(default_factory=lambda: MappingProxyType({}))
+    exhausted: frozenset[Key] = frozenset()
+    made: Mapping[int, Made] = field(default_factory=lambda: MappingProxyType({}))
+    credit: Mapping[Way, Credit] = field(default_factory=lambda: MappingProxyType({}))
     children: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    plan: Plan = Plan()
+    texts: Mapping[int, StrategyText] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         assert [island.index for island in self.islands] == list(range(len(self.islands)))
@@ -126,6 +203,11 @@ class State:
         )
         if self.migrations:
             assert all(island.members for island in self.islands), "an island is empty"
+
+    @property
+    def operators(self) -> Mapping[int, Operator]:
+        """By which operator each candidate was made."""
+        return {number: made.way.operator for number, made in self.made.items()}
 
     def find(self, candidate_id: int) -> Candidate | None:
         """A member of any island or of the archive."""

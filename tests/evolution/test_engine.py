@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.verdicts import State as Life
 from gpu_runner.evolution import engine
-from gpu_runner.evolution.types import Operator, State
+from gpu_runner.evolution.types import Operator, State, Way
 from tests.evolution.making import candidate, evaluation, source
 
-STEPS = frozenset({Operator.REWRITE, Operator.TUNE, Operator.CROSSOVER, Operator.REPAIR})
+STEPS = frozenset(map(Way, (Operator.REWRITE, Operator.TUNE, Operator.CROSSOVER, Operator.REPAIR)))
 
 
 def seeded(islands: int = 3) -> State:
@@ -56,7 +56,7 @@ def test_a_dry_request_is_not_asked_again() -> None:
         assert request.key not in asked
         asked.add(request.key)
         state = engine.drafted(state, request, [], is_dry=True)
-    assert asked == {(Operator.REWRITE, (1,)), (Operator.TUNE, (1,))}
+    assert asked == {(Operator.REWRITE, "", (1,)), (Operator.TUNE, "", (1,))}
 
 
 def test_duplicates_are_known_by_their_syntax() -> None:
@@ -156,6 +156,6 @@ def test_the_credit_goes_to_the_operator_that_made_the_child() -> None:
     child = candidate(4, 4.0, parents=(2,), island=1)
     state = engine.enqueued(state, [child], Operator.TUNE)
     state = engine.told(state, child)
-    assert state.credit[Operator.TUNE].tries == 1
-    assert 0.6 < state.credit[Operator.TUNE].gain < 0.7
+    assert state.credit[Way(Operator.TUNE)].tries == 1
+    assert 0.6 < state.credit[Way(Operator.TUNE)].gain < 0.7
     assert evaluation(4.0).fitness == 4.0
