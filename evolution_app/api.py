@@ -1,28 +1,26 @@
-"""The HTTP API under /api/v1/: submit, follow, results, library. Its OpenAPI description is /api/v1/openapi.json.
+"""The HTTP API under /api/v1/: submit, follow, results, library, agents. Its OpenAPI description is /api/v1/openapi.json.
 
 A session (with its CSRF token) or a bearer token signs in; rights are those of the pages. What one may not see is 404.
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any, Literal
 
-from django.contrib.auth.models import AnonymousUser
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_GET
 from ninja import NinjaAPI, Router, Schema, Status
 from ninja.security import HttpBearer, SessionAuth
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from evolution_app import permissions, services
+from evolution_app.api_agents import agents
+from evolution_app.api_common import MAX_PAGE, page, person
+from evolution_app.api_library import library
 from evolution_app.frames import frames_after
-from evolution_app.models import ApiToken, Candidate, ExperienceEntry, Run, Task, User
+from evolution_app.models import ApiToken, Candidate, Run, Task, User
 from gpu_runner.core.best_file import best_file
-from gpu_runner.core.entries import EntryContent
 from gpu_runner.core.task import Budget
 from gpu_runner.core.verdicts import Precision, Track
-
-MAX_PAGE = 1000
 
 
 class Bearer(HttpBearer):
@@ -137,7 +135,6 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
 
 tasks = Router(tags=["tasks"])
 runs = Router(tags=["runs"])
-library = Router(tags=["library"])
 
 
 @tasks.post("", response={201: dict[str, Any]})
@@ -278,101 +275,7 @@ def events_response(request: HttpRequest, run_id: int) -> HttpResponse:
     return JsonResponse({"events": frames, "last_seq": run.last_seq, "is_over": run.is_over})
 
 
-# The library
-
-
-class EntryLine(BaseModel):
-    """One line of an exported library."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    format: Literal[1] = 1
-    uid: str = Field(pattern=r"^[0-9a-f]{32}$")
-    version: int = Field(default=1, ge=1)
-    state: str = ""
-    content: EntryContent
-
-
-@library.get("")
-def list_entries(
-    request: HttpRequest, state: str = "", offset: int = 0, limit: int = 100
-) -> dict[str, Any]:
-    rows = ExperienceEntry.objects.visible_to(person(request)).for_lists()
-    return page(rows.filter(state=state) if state else rows, offset, limit, entry_json)
-
-
-def entry_json(entry: ExperienceEntry) -> dict[str, Any]:
-    return {
-        "id": entry.pk,
-        "uid": entry.uid,
-        "state": entry.state,
-        "version": entry.current.number if entry.current else None,
-        "title": entry.current.title if entry.current else "",
-        "kind": entry.current.kind if entry.current else "",
-    }
-
-
-@library.get("/export")
-def export(request: HttpRequest, state: str = "approved") -> StreamingHttpResponse:
-    """The entries that you see, one JSON object a line; `state=` (empty) for all states."""
-    rows = ExperienceEntry.objects.visible_to(person(request)).exclude(current=None).order_by("id")
-    rows = rows.filter(state=state) if state else rows
-    response = StreamingHttpResponse(
-        export_lines(list(rows.select_related("approved", "current"))),
-        content_type="application/x-ndjson",
-    )
-    response["Content-Disposition"] = 'attachment; filename="library.jsonl"'
-    return response
-
-
-def export_lines(entries: list[ExperienceEntry]) -> Iterator[str]:
-    for entry in entries:
-        core = entry.as_core()
-        line = EntryLine(uid=core.id, version=core.version, state=core.state, content=core.content)
-        yield line.model_dump_json() + "\n"
-
-
-@library.post("/import")
-def import_entries(request: HttpRequest, dry_run: bool = False) -> dict[str, Any]:
-    """Take over exported lines (the request's body); a report per line, nothing at all where one is unusable."""
-    user = person(request)
-    report, entries = [], []
-    for number, text in enumerate(request.body.decode("utf-8", "replace").splitlines(), start=1):
-        if not text.strip():
-            continue
-        try:
-            entries.append((number, EntryLine.model_validate_json(text)))
-        except ValidationError as error:
-            report.append({"line": number, "problem": services.readable(error)})
-    if report or dry_run:
-        return {"imported": 0, "usable": len(entries), "problems": report}
-    imported = services.import_entries(by=user, entries=[(e.uid, e.content) for _, e in entries])
-    return {"imported": imported, "usable": len(entries), "problems": []}
-
-
-@library.get("/{int:entry_id}")
-def show_entry(request: HttpRequest, entry_id: int) -> dict[str, Any]:
-    entry = permissions.get_visible(ExperienceEntry, request.user, pk=entry_id)
-    return {**entry_json(entry), "content": entry.content.model_dump(mode="json")}
-
-
-def person(request: HttpRequest) -> User:
-    """The user behind a request that `auth` let through."""
-    user = request.user
-    if isinstance(user, AnonymousUser):
-        raise Http404
-    assert isinstance(user, User)
-    return user
-
-
-def page(rows: Any, offset: int, limit: int, as_json: Any) -> dict[str, Any]:
-    offset, limit = max(0, offset), max(1, min(limit, MAX_PAGE))
-    return {
-        "count": rows.count(),
-        "items": [as_json(row) for row in rows[offset : offset + limit]],
-    }
-
-
 api.add_router("/tasks", tasks)
 api.add_router("/runs", runs)
+api.add_router("/runs", agents)
 api.add_router("/library", library)

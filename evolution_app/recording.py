@@ -119,11 +119,16 @@ def _record_uses(candidate: Candidate) -> None:
     shown = ExperienceEntry.objects.filter(uid__in=candidate.entries).select_related(
         "approved", "current"
     )
+    ranks = {uid: rank for rank, uid in enumerate(candidate.entries, start=1)}
     for entry in shown:
         version = entry.approved or entry.current
         if version is not None:
             EntryUse.objects.create(
-                entry=entry, version=version, run_id=candidate.run_id, candidate=candidate
+                entry=entry,
+                version=version,
+                run_id=candidate.run_id,
+                candidate=candidate,
+                rank=ranks[entry.uid],
             )
 
 

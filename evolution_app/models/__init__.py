@@ -1,4 +1,4 @@
-"""The tables. One module per story: accounts, tasks, runs, candidates, library, fleet, audit."""
+"""The tables. One module per story: accounts, tasks, runs, candidates, library, curation, fleet, audit."""
 
 from evolution_app.models.accounts import ApiToken, SignInToken, User
 from evolution_app.models.audit import AuditEvent
@@ -9,13 +9,13 @@ from evolution_app.models.candidates import (
     Finding,
     ModelCall,
 )
+from evolution_app.models.curation import EntryComment, Review, SavedView
 from evolution_app.models.fleet import Hint, Runner
 from evolution_app.models.library import (
     EntryUse,
     EntryVersion,
     Evidence,
     ExperienceEntry,
-    Review,
 )
 from evolution_app.models.runs import Island, Run, RunEvent, RunNote, Steering
 from evolution_app.models.sources import SourceText
@@ -26,6 +26,7 @@ __all__ = [
     "AuditEvent",
     "Candidate",
     "CandidateParent",
+    "EntryComment",
     "EntryUse",
     "EntryVersion",
     "Evaluation",
@@ -40,6 +41,7 @@ __all__ = [
     "RunEvent",
     "RunNote",
     "Runner",
+    "SavedView",
     "SignInToken",
     "SourceText",
     "Steering",

@@ -1,4 +1,4 @@
-"""The Experience Library: entries with numbered versions, the evidence for them, and what experts decided."""
+"""The Experience Library: entries with numbered versions, the evidence for them, and where they were shown."""
 
 import uuid
 from typing import Self
@@ -6,7 +6,8 @@ from typing import Self
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
 
 from evolution_app.models.accounts import User
 from evolution_app.models.base import AppendOnly, AppendOnlyQuerySet, choices_of
@@ -36,6 +37,12 @@ class ExperienceEntryQuerySet(models.QuerySet["ExperienceEntry"]):
 
     def waiting_for_review(self) -> Self:
         return self.filter(state__in=[EntryState.NOMINATED, EntryState.VERIFIED])
+
+    def with_support(self) -> Self:
+        """Adds `is_supported`: whether executed evidence shows a gain, as `Evidence.supports` says for one row."""
+        shown = Q(low__gt=1) | Q(low=None, ratio__gt=1)
+        supporting = Evidence.objects.filter(shown, entry=OuterRef("pk"))
+        return self.annotate(is_supported=Exists(supporting))
 
     def for_lists(self) -> Self:
         return self.select_related("current", "task", "nominated_by")
@@ -82,6 +89,15 @@ class ExperienceEntry(models.Model):
     merged_into = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="merged"
     )
+    claimed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="claimed_entries",
+        help_text="who is reviewing it just now; it means nothing after `claimed_until`",
+    )
+    claimed_until = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField(auto_now=True)
 
@@ -127,6 +143,12 @@ class ExperienceEntry(models.Model):
             content=version.as_core(),
         )
 
+    @property
+    def claimant(self) -> User | None:
+        """Who is reviewing it just now."""
+        is_held = self.claimed_until is not None and self.claimed_until > timezone.now()
+        return self.claimed_by if is_held else None
+
     def has_evidence(self) -> bool:
         """Whether executed evidence supports it: see `Evidence.supports`."""
         return any(evidence.supports for evidence in self.evidence.all())
@@ -170,6 +192,13 @@ class Evidence(AppendOnly):
 
     entry = models.ForeignKey(ExperienceEntry, on_delete=models.CASCADE, related_name="evidence")
     role = models.CharField(max_length=12, choices=Role)
+    version = models.ForeignKey(
+        "EntryVersion",
+        null=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="the version that was verified",
+    )
     task = models.ForeignKey(Task, null=True, on_delete=models.PROTECT, related_name="+")
     before = models.ForeignKey(Candidate, null=True, on_delete=models.PROTECT, related_name="+")
     after = models.ForeignKey(Candidate, null=True, on_delete=models.PROTECT, related_name="+")
@@ -195,37 +224,6 @@ class Evidence(AppendOnly):
         return self.ratio > 1 if self.low is None else self.low > 1
 
 
-class Review(AppendOnly):
-    """An expert's decision on one version."""
-
-    class Decision(models.TextChoices):
-        APPROVE = "approve"
-        EDIT_AND_APPROVE = "edit_and_approve", "edit and approve"
-        REQUEST_CHANGES = "request_changes", "request changes"
-        REJECT = "reject"
-        RETIRE = "retire"
-        RESTORE = "restore"
-        MERGE = "merge"
-
-    entry = models.ForeignKey(ExperienceEntry, on_delete=models.CASCADE, related_name="reviews")
-    version = models.ForeignKey(EntryVersion, on_delete=models.PROTECT, related_name="reviews")
-    reviewer = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="reviews"
-    )
-    decision = models.CharField(max_length=16, choices=Decision)
-    reason = models.TextField(blank=True)
-    waiver = models.TextField(
-        blank=True,
-        help_text="why a rule was waived: missing evidence, or the reviewer's own nomination",
-    )
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    objects = AppendOnlyQuerySet.as_manager()
-
-    class Meta:
-        ordering = ["id"]
-
-
 class EntryUseQuerySet(AppendOnlyQuerySet):
     def of_uids(self, uids: list[str]) -> Self:
         return self.filter(entry__uid__in=uids)
@@ -238,6 +236,9 @@ class EntryUse(AppendOnly):
     version = models.ForeignKey(EntryVersion, on_delete=models.PROTECT, related_name="uses")
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="entry_uses")
     candidate = models.ForeignKey(Candidate, on_delete=models.CASCADE, related_name="entry_uses")
+    rank = models.PositiveSmallIntegerField(
+        null=True, help_text="its place among what was shown, from 1"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = EntryUseQuerySet.as_manager()

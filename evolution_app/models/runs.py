@@ -276,6 +276,9 @@ class Steering(models.Model):
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="steerings")
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    agent = models.CharField(
+        max_length=60, blank=True, help_text="the program that wrote it on the author's behalf"
+    )
     island = models.PositiveSmallIntegerField(default=0)
     source = models.ForeignKey(
         SourceText, null=True, blank=True, on_delete=models.PROTECT, related_name="+"

@@ -14,7 +14,15 @@ from evolution_app.services.accounts import (
     revoke_api_token,
     set_role,
 )
+from evolution_app.services.discussion import (
+    claim_entry,
+    comment,
+    forget_view,
+    release_entry,
+    save_view,
+)
 from evolution_app.services.entries import (
+    confirm_entry,
     edit_entry,
     nominate_entry,
     pair_of,
@@ -22,15 +30,17 @@ from evolution_app.services.entries import (
     share_entry,
 )
 from evolution_app.services.errors import NotAllowed, Refused, Stale, readable
-from evolution_app.services.exchange import import_entries, import_entry
+from evolution_app.services.exchange import import_lines, load_starting_entries, plan_import
 from evolution_app.services.findings import judge_finding
 from evolution_app.services.reviews import (
     approve_entry,
+    decide_together,
     merge_entry,
     reject_entry,
     request_changes,
     restore_entry,
     retire_entry,
+    undo_reviews,
     waivers_needed,
 )
 from evolution_app.services.runs import (
@@ -55,21 +65,28 @@ __all__ = [
     "Stale",
     "approve_entry",
     "check_task",
+    "claim_entry",
+    "comment",
+    "confirm_entry",
     "create_user",
+    "decide_together",
     "edit_entry",
     "ensure_local_owner",
-    "import_entries",
-    "import_entry",
+    "forget_view",
+    "import_lines",
     "inject",
     "issue_api_token",
     "issue_sign_in",
     "judge_finding",
+    "load_starting_entries",
     "merge_entry",
     "nominate_entry",
     "pair_of",
+    "plan_import",
     "readable",
     "redeem_sign_in",
     "reject_entry",
+    "release_entry",
     "request_cancel",
     "request_changes",
     "request_pause",
@@ -79,12 +96,14 @@ __all__ = [
     "resubmit_entry",
     "retire_entry",
     "revoke_api_token",
+    "save_view",
     "set_role",
     "share_entry",
     "share_task",
     "similar_tasks",
     "start_run",
     "submit_task",
+    "undo_reviews",
     "waivers_needed",
     "write_note",
 ]

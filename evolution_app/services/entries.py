@@ -12,8 +12,10 @@ from evolution_app.models import (
     Task,
     User,
 )
+from evolution_app.services.deciding import actor_of, state_after
 from evolution_app.services.errors import NotAllowed, Refused, Stale
 from gpu_runner.core.entries import EntryContent, EntryState
+from gpu_runner.core.entry_states import Decision
 
 
 def pair_of(candidate: Candidate) -> tuple[Candidate, float] | None:
@@ -111,24 +113,47 @@ def edit_entry(
             "experts edit entries; you may edit what you nominated until it is approved"
         )
     entry = fresh(entry, version)
-    if entry.state in (EntryState.RETIRED, EntryState.REJECTED) and not permissions.may_review(by):
-        raise Refused(f"the entry is {entry.state}")
-    added = add_version(entry, content, by, note or "edited")
+    entry.state = state_after(entry, Decision.REVISE, actor_of(entry, by))
+    added = add_version(entry, with_marks(content, entry.content), by, note or "edited")
+    entry.save(update_fields=["state", "changed_at"])
     AuditEvent.objects.log(
         actor=by, verb="entry.edited", target=entry, before=version, after=added.number, why=note
     )
     return added
 
 
+def with_marks(content: EntryContent, before: EntryContent) -> EntryContent:
+    """What a model wrote stays marked where a person left it as it was."""
+    unread = tuple(
+        name for name in content.by_model if getattr(content, name) == getattr(before, name)
+    )
+    return content.model_copy(update={"by_model": unread})
+
+
+@transaction.atomic
+def confirm_entry(*, entry: ExperienceEntry, by: User, version: int) -> EntryVersion:
+    """A person has read what a model wrote and stands in for it: a version without marks, in the same state."""
+    if not permissions.may_edit_entry(by, entry):
+        raise NotAllowed("experts confirm entries; you may confirm what you nominated")
+    entry = fresh(entry, version)
+    content = entry.content
+    if not content.by_model:
+        raise Refused("nothing in it waits for confirmation")
+    confirmed = content.model_copy(update={"by_model": ()})
+    added = add_version(entry, confirmed, by, note="confirmed what a model wrote")
+    AuditEvent.objects.log(
+        actor=by, verb="entry.confirmed", target=entry, before=list(content.by_model)
+    )
+    return added
+
+
 @transaction.atomic
 def resubmit_entry(*, entry: ExperienceEntry, by: User, version: int) -> None:
-    """Nominate a draft again after changes were requested."""
+    """Nominate a draft: one that was distilled, or one of which changes were requested."""
     if not permissions.may_edit_entry(by, entry):
         raise NotAllowed("only who nominated it, or an expert, submits an entry again")
     entry = fresh(entry, version)
-    if entry.state != EntryState.DRAFT:
-        raise Refused(f"the entry is {entry.state}, not a draft")
-    entry.state = EntryState.NOMINATED
+    entry.state = state_after(entry, Decision.SUBMIT, actor_of(entry, by))
     entry.save(update_fields=["state", "changed_at"])
     AuditEvent.objects.log(actor=by, verb="entry.resubmitted", target=entry)
 

@@ -1,42 +1,103 @@
-"""Entries that travel between installations."""
+"""Entries that travel between installations, and those that every installation starts with."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 
 from django.db import transaction
 
 from evolution_app import permissions
-from evolution_app.models import AuditEvent, ExperienceEntry, User
+from evolution_app.models import AuditEvent, Evidence, ExperienceEntry, Task, User
 from evolution_app.services.entries import add_version
 from evolution_app.services.errors import NotAllowed
-from gpu_runner.core.entries import EntryContent, EntryState
+from gpu_runner.core.entries import Entry, EntryContent, EntryState
+from gpu_runner.core.entry_lines import LineReport, Outcome, planned
+
+MAX_IMPORT_BYTES = 16 * 1024 * 1024
+_HIDDEN = "this uid is taken; give the entry another one"
 
 
-@transaction.atomic
-def import_entries(*, by: User, entries: Sequence[tuple[str, EntryContent]]) -> int:
-    """Take over all entries, or none if one cannot be; how many changed something."""
-    return sum(import_entry(by=by, uid=uid, content=content)[1] for uid, content in entries)
-
-
-@transaction.atomic
-def import_entry(*, by: User, uid: str, content: EntryContent) -> tuple[ExperienceEntry, bool]:
-    """Take over an entry that was exported elsewhere; idempotent by uid and content.
-
-    Returns:
-        The entry, and whether anything changed. It arrives nominated, without evidence: nothing is
-        approved because another installation approved it.
-    """
+def plan_import(*, by: User, text: str) -> list[LineReport]:
+    """What importing exported lines would do, line by line; nothing is changed."""
     if not permissions.may_review(by):
         raise NotAllowed("only experts import entries")
-    entry = ExperienceEntry.objects.select_for_update().filter(uid=uid).first()
-    if (
-        entry is not None
-        and not ExperienceEntry.objects.visible_to(by).filter(pk=entry.pk).exists()
-    ):
-        raise NotAllowed("an entry of that uid exists that you cannot see")
-    if entry is not None and entry.content == content:
-        return entry, False
-    if entry is None:
-        entry = ExperienceEntry.objects.create(uid=uid, state=EntryState.NOMINATED, nominated_by=by)
+    rows = ExperienceEntry.objects.exclude(current=None).select_related("current")
+    visible = {entry.uid: entry.content for entry in rows.visible_to(by)}
+    reports = planned(text, visible)
+    unknown = [r.line.uid for r in reports if r.line is not None and r.line.uid not in visible]
+    hidden = set(ExperienceEntry.objects.filter(uid__in=unknown).values_list("uid", flat=True))
+    return [
+        replace(report, outcome=Outcome.UNUSABLE, problem=_HIDDEN)
+        if report.line is not None and report.line.uid in hidden
+        else report
+        for report in reports
+    ]
+
+
+@transaction.atomic
+def import_lines(*, by: User, text: str) -> list[LineReport]:
+    """Take over what `plan_import` says, or nothing at all where a line is unusable; again is no change."""
+    reports = plan_import(by=by, text=text)
+    if any(report.outcome is Outcome.UNUSABLE for report in reports):
+        return reports
+    for report in reports:
+        if report.line is not None and report.outcome in (Outcome.NEW, Outcome.CHANGED):
+            _take_over(by, report.line.uid, report.line.content)
+    return reports
+
+
+def _take_over(by: User, uid: str, content: EntryContent) -> None:
+    """It arrives nominated, without evidence: nothing is approved because another installation approved it.
+
+    A new version of an entry that is here leaves its approved version in use.
+    """
+    entry, is_new = ExperienceEntry.objects.select_for_update().get_or_create(
+        uid=uid, defaults={"state": EntryState.NOMINATED, "nominated_by": by}
+    )
     add_version(entry, content, by, note="imported")
+    if not is_new and entry.state in (EntryState.VERIFIED, EntryState.DRAFT):
+        entry.state = EntryState.NOMINATED
+        entry.save(update_fields=["state"])
     AuditEvent.objects.log(actor=by, verb="entry.imported", target=entry)
-    return entry, True
+
+
+@transaction.atomic
+def load_starting_entries(*, entries: Iterable[Entry]) -> int:
+    """Bring the entries that the project starts with up to date; how many changed. What people have touched stays theirs.
+
+    They are the system's, seen by everybody, and come in the state that their record on file supports.
+    """
+    present = {
+        entry.uid: entry
+        for entry in ExperienceEntry.objects.select_related("current").filter(nominated_by=None)
+    }
+    return sum(_load(entry, present.get(entry.id)) for entry in entries)
+
+
+def _was_touched(entry: ExperienceEntry) -> bool:
+    return entry.reviews.exists() or entry.versions.exclude(author=None).exists()
+
+
+def _load(shipped: Entry, entry: ExperienceEntry | None) -> bool:
+    if entry is None:
+        entry = ExperienceEntry.objects.create(
+            uid=shipped.id, state=EntryState.DRAFT, visibility=Task.Visibility.PUBLIC
+        )
+    elif entry.content == shipped.content or _was_touched(entry):
+        return False
+    version = add_version(entry, shipped.content, None, note="comes with the project")
+    entry.state = shipped.state
+    entry.approved = version if shipped.state is EntryState.APPROVED else None
+    entry.save(update_fields=["state", "approved", "changed_at"])
+    for effect in shipped.content.effects:
+        Evidence.objects.create(
+            entry=entry,
+            version=version,
+            role=Evidence.Role.VERIFICATION,
+            device=effect.device,
+            fidelity=effect.fidelity,
+            ratio=effect.ratio,
+            low=effect.low,
+            high=effect.high,
+        )
+    AuditEvent.objects.log(actor=None, verb="entry.loaded", target=entry, after=entry.state)
+    return True

@@ -140,8 +140,12 @@ def inject(
     hint: str = "",
     island: int = 0,
     parent: Candidate | None = None,
+    agent: str = "",
 ) -> Steering:
-    """Hand the run a kernel to evaluate, or a hint for its next proposals."""
+    """Hand the run a kernel to evaluate, or a hint for its next proposals.
+
+    `agent` names the program that wrote it on the person's behalf.
+    """
     if not permissions.may_steer(by, run):
         raise NotAllowed("only its owner, or an expert it is shared with, steers a run")
     run = Run.objects.select_for_update().get(pk=run.pk)
@@ -168,8 +172,10 @@ def inject(
         source=SourceText.objects.keep(source) if source else None,
         hint=hint.strip(),
         parent=parent,
+        agent=agent.strip(),
     )
-    payload = {"author": by.display_name, "island": island, "what": "kernel" if source else "hint"}
+    author = f"{agent.strip()} for {by.display_name}" if agent.strip() else by.display_name
+    payload = {"author": author, "island": island, "what": "kernel" if source else "hint"}
     events.emit(run.pk, events.STEERING, payload)
     AuditEvent.objects.log(actor=by, verb="run.steered", target=run, after=payload)
     return steering

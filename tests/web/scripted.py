@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.task import TaskSpec
@@ -18,8 +18,10 @@ from gpu_runner.evolution.types import Operator, Request
 from gpu_runner.proposals.types import Draft
 from gpu_runner.settings import WorkerSettings
 from gpu_runner.sources import Pool, Sources
-from gpu_runner.store import Store
 from gpu_runner.worker import Worker
+
+if TYPE_CHECKING:
+    from gpu_runner.store import Store
 
 
 class ScriptedPool:
@@ -71,7 +73,7 @@ def _step(
 SOURCES = Sources({"compiler": _first}, {Operator.TUNE: _step})
 
 
-def begin(driver: Driver, claim: Store) -> Driven:
+def begin(driver: Driver, claim: "Store") -> Driven:
     """The real driver, with drafts as long as the budget lasts."""
     return driver.add(claim, sources=SOURCES)
 

@@ -154,13 +154,17 @@ def test_an_exported_library_is_imported_elsewhere(
         candidate=finished.candidates.get(number=2), by=owner, content=samples.LESSON
     )
     services.approve_entry(entry=entry, by=expert, version=1, waiver="a test")
-    exported = b"".join(Program(expert).get("/library/export").streaming_content).decode()
-    assert json.loads(exported)["uid"] == entry.uid
+    exported = Program(expert).get("/library/export").content.decode()
+    head, line = exported.splitlines()
+    assert json.loads(head) == {"schema": "kernel-foundry/entries", "version": 2}
+    assert json.loads(line)["uid"] == entry.uid
 
     # To another installation the entry is unknown: here it is one with another uid.
     exported = exported.replace(entry.uid, "f" * 32)
     program = Program(expert)
-    assert program.post("/library/import?dry_run=true", exported).json()["usable"] == 1
+    assert program.post("/library/import?dry_run=true", exported).json()["lines"] == [
+        {"line": 2, "outcome": "new", "uid": "f" * 32, "problem": None}
+    ]
     assert ExperienceEntry.objects.count() == 1
     assert program.post("/library/import", exported).json()["imported"] == 1
     assert program.post("/library/import", exported).json()["imported"] == 0
@@ -171,9 +175,40 @@ def test_an_exported_library_is_imported_elsewhere(
 def test_an_import_with_a_bad_line_changes_nothing(expert: User) -> None:
     good = json.dumps({"uid": "0" * 32, "content": samples.LESSON.model_dump(mode="json")})
     answer = Program(expert).post("/library/import", f"{good}\n{{}}\n").json()
-    assert answer["imported"] == 0
-    assert answer["problems"][0]["line"] == 2
+    assert (answer["imported"], answer["usable"]) == (0, False)
+    assert [line["outcome"] for line in answer["lines"]] == ["new", "unusable"]
+    assert "uid" in answer["lines"][1]["problem"]
     assert not ExperienceEntry.objects.exists()
+
+
+def test_an_agent_reads_what_to_beat_and_submits_under_its_name(
+    finished: Run, owner: User, other: User
+) -> None:
+    agent = Program(owner)
+    running = samples.run(finished.task, owner)
+    store = samples.claim(running, samples.runner("there:1"))
+    first = store.add(samples.proposal(1))
+    store.finish(first.id, samples.correct(1.5))
+    second = store.add(samples.proposal(2))
+    store.finish(second.id, samples.wrong())
+
+    brief = agent.get(f"/runs/{running.pk}/brief").json()
+    assert brief["task"]["source"] == samples.TASK
+    assert [(b["candidate_id"], b["speedup"]) for b in brief["best"]] == [(1, 1.5)]
+    assert brief["best"][0]["source"] == first.source
+    assert [(f["candidate_id"], f["why"]) for f in brief["failed"]] == [(2, "wrong at the tail")]
+
+    new = {"source": f"# 3\n{samples.KERNEL}", "island": 2, "parent": 1, "agent": "coder"}
+    assert Program(other).post(f"/runs/{running.pk}/submissions", new).status_code == 404
+    sent = agent.post(f"/runs/{running.pk}/submissions", new)
+    assert (sent.status_code, sent.json()["state"]) == (202, "waiting")
+    [proposal] = store.injected()
+    assert (proposal.origin, proposal.parents) == ("person:olga by coder", (1,))
+    store.add(proposal)
+    asked = agent.get(f"/runs/{running.pk}/submissions/{sent.json()['id']}").json()
+    assert (asked["candidate_id"], asked["state"], asked["agent"]) == (3, "queued", "coder")
+    bad = agent.post(f"/runs/{running.pk}/submissions", {"source": "x = 1"})
+    assert (bad.status_code, bad.json()["problems"][0]["message"][:7]) == (422, "defines")
 
 
 def test_the_description_is_served_and_nothing_from_elsewhere(client: Client) -> None:

@@ -254,7 +254,7 @@ def test_a_decision_on_an_old_version_is_stale(
 ) -> None:
     changed = samples.LESSON.model_copy(update={"title": "Add"})
     services.edit_entry(entry=entry, by=owner, version=1, content=changed)
-    for decide in (services.approve_entry, services.reject_entry, services.retire_entry):
+    for decide in (services.approve_entry, services.reject_entry, services.request_changes):
         with pytest.raises(Stale):
             decide(entry=entry, by=expert, version=1, reason="fine")
     with pytest.raises(Stale):
@@ -287,62 +287,6 @@ def test_after_approval_the_nominator_edits_no_more(
     entry.refresh_from_db()
     with pytest.raises(NotAllowed):
         services.edit_entry(entry=entry, by=owner, version=1, content=samples.LESSON)
-
-
-@pytest.mark.parametrize(
-    ("decide", "state"),
-    [
-        (services.request_changes, EntryState.DRAFT),
-        (services.reject_entry, EntryState.REJECTED),
-        (services.retire_entry, EntryState.RETIRED),
-    ],
-)
-def test_decisions_need_an_expert_and_a_reason(
-    entry: ExperienceEntry, owner: User, expert: User, decide: object, state: EntryState
-) -> None:
-    with pytest.raises(NotAllowed):
-        decide(entry=entry, by=owner, version=1, reason="no")  # type: ignore[operator]
-    with pytest.raises(Refused, match="reason"):
-        decide(entry=entry, by=expert, version=1, reason=" ")  # type: ignore[operator]
-    decide(entry=entry, by=expert, version=1, reason="no")  # type: ignore[operator]
-    entry.refresh_from_db()
-    assert entry.state == state
-
-
-def test_a_draft_is_submitted_again(entry: ExperienceEntry, owner: User, expert: User) -> None:
-    services.request_changes(entry=entry, by=expert, version=1, reason="say when")
-    services.edit_entry(entry=entry, by=owner, version=1, content=samples.LESSON)
-    services.resubmit_entry(entry=entry, by=owner, version=2)
-    entry.refresh_from_db()
-    assert entry.state == EntryState.NOMINATED
-
-
-def test_a_rejected_entry_is_restored_before_it_is_approved(
-    entry: ExperienceEntry, expert: User
-) -> None:
-    services.reject_entry(entry=entry, by=expert, version=1, reason="no")
-    with pytest.raises(Refused, match="restore"):
-        services.approve_entry(entry=entry, by=expert, version=1)
-    services.restore_entry(entry=entry, by=expert, version=1, reason="yes after all")
-    services.approve_entry(entry=entry, by=expert, version=1)
-
-
-def test_a_merged_entry_points_to_the_other(
-    entry: ExperienceEntry, candidate: Candidate, owner: User, expert: User
-) -> None:
-    same = services.nominate_entry(candidate=candidate, by=owner, content=samples.LESSON)
-    services.merge_entry(entry=same, into=entry, by=expert, version=1, reason="the same")
-    same.refresh_from_db()
-    assert (same.state, same.merged_into) == (EntryState.RETIRED, entry)
-
-
-def test_an_import_is_idempotent_and_approves_nothing(expert: User, other: User) -> None:
-    uid = "0" * 32
-    entry, changed = services.import_entry(by=expert, uid=uid, content=samples.LESSON)
-    assert (changed, entry.state) == (True, EntryState.NOMINATED)
-    assert services.import_entry(by=expert, uid=uid, content=samples.LESSON) == (entry, False)
-    with pytest.raises(NotAllowed):
-        services.import_entry(by=other, uid=uid, content=samples.LESSON)
 
 
 # Findings and accounts
