@@ -19,7 +19,8 @@ from evolution_app.models import (
 )
 from evolution_app.models.runs import MAX_LOST_CLAIMS
 from gpu_runner import store
-from gpu_runner.core.entries import EntryState
+from gpu_runner.core.entries import Entry, EntryState
+from gpu_runner.core.entry_lines import written
 from gpu_runner.core.evaluation import Ratio, Speedup
 from gpu_runner.core.ledger import LeaseLost, ModelCall
 from gpu_runner.core.task_report import TaskReport, TensorSpec
@@ -315,9 +316,10 @@ def test_a_run_learns_only_from_approved_entries_that_its_starter_sees(
         (run.task, EntryState.NOMINATED),
         (foreign, EntryState.APPROVED),
     ):
-        entry, _ = services.import_entry(
-            by=expert, uid=f"{task.pk:016x}{len(state):016x}", content=samples.LESSON
-        )
+        uid = f"{task.pk:016x}{len(state):016x}"
+        lines = "".join(written([Entry(id=uid, content=samples.LESSON)]))
+        services.import_lines(by=expert, text=lines)
+        entry = ExperienceEntry.objects.get(uid=uid)
         ExperienceEntry.objects.filter(pk=entry.pk).update(
             task=task, state=state, approved=entry.current
         )
