@@ -1,9 +1,10 @@
 """The entries that the project starts with: one readable file each in `library/entries`, and what was found when they ran.
 
-A file opens with TOML between lines of `+++` (when it applies, the task to compare on), then the action in words, then sections:
-Not when, Preconditions, If violated, Before, After. No figure stands in it: effects come from `library/evaluated.json`,
-which `benchmarks/library_evaluated.py` writes, and a record counts only for the code that it was made with. So does the state:
-what ran and gained is approved, what gained nothing is kept as rejected, what a model of speed cannot see waits, nominated.
+A file opens with TOML between lines of `+++` (when it applies, the task to compare on); the action in words follows, then the
+sections Not when, Preconditions, If violated, Before, After. No figure stands in it: effects come from
+`library/evaluated.json`, which `benchmarks/library_evaluated.py` writes, and a record counts only for the code that it was
+made with. So does the state: what ran and gained is approved, what gained nothing is kept as rejected, what a model of speed
+cannot see waits, nominated.
 """
 
 import hashlib

@@ -218,7 +218,9 @@ def _t_above(t: float, degrees: float) -> float:
     steps = 400
     begin, end = math.atan(t / math.sqrt(degrees)), math.pi / 2
     width = (end - begin) / steps
-    heights = [math.cos(begin + step * width) ** (degrees - 1) for step in range(steps + 1)]
+    heights: list[float] = [
+        math.cos(begin + step * width) ** (degrees - 1) for step in range(steps + 1)
+    ]
     area = (
         width / 3 * (heights[0] + heights[-1] + 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2]))
     )

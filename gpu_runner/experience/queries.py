@@ -1,4 +1,4 @@
-"""What a moment of a run looks like to the library: operators, dtypes, shapes, target, and what is wrong just now."""
+"""What a moment of a run looks like to the library: the task, the target, the parents' code, and what is wrong just now."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,33 @@ from gpu_runner.core.verdicts import Track
 
 @dataclass(frozen=True)
 class Query:
+    """Empty fields are unknown and exclude nothing.
+
+    Args:
+        bottlenecks: kinds of findings, the leading one first.
+        lens: what the island looks for, in words; islands with different lenses see different slices.
+        triton: version of Triton.
+    """
+
     operators: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     target: str = ""
     track: Track = Track.OWN_KERNELS
     bottlenecks: tuple[str, ...] = ()
     words: str = ""
+    code: str = ""
+    lens: str = ""
+    triton: str = ""
 
 
-def query_for(task: TaskSpec, report: TaskReport, parents: Sequence[Candidate]) -> Query:
+def query_for(
+    task: TaskSpec,
+    report: TaskReport,
+    parents: Sequence[Candidate],
+    *,
+    lens: str = "",
+    triton: str = "",
+) -> Query:
     """Ask for what fits the task and, where there are parents, their leading findings."""
     findings = [
         finding
@@ -34,9 +52,10 @@ def query_for(task: TaskSpec, report: TaskReport, parents: Sequence[Candidate]) 
         target=task.target,
         track=task.track,
         bottlenecks=tuple(dict.fromkeys(finding.kind for finding in findings)),
-        words=" ".join(
-            [task.name, *operators, *(f"{f.kind} {f.title} {f.suggestion}" for f in findings)]
-        ),
+        words=" ".join([task.name, *(f"{f.title} {f.suggestion}" for f in findings)]),
+        code="\n".join(parent.source for parent in parents),
+        lens=lens,
+        triton=triton,
     )
 
 

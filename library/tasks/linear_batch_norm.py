@@ -16,7 +16,7 @@ class Model(nn.Module):
         self.eval()
 
     def forward(self, x):
-        return self.norm(self.linear(x).float())
+        return self.norm(self.linear(x).float()).to(x.dtype)
 
 
 n_tokens = 8192

@@ -1,6 +1,9 @@
 """Retrieval by conditions and words; a step that paid becomes a draft."""
 
 import math
+import random
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +13,18 @@ from gpu_runner.core.findings import Finding, Severity, Source
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport, TensorSpec
 from gpu_runner.core.verdicts import Fidelity, Stage, Track
-from gpu_runner.experience import Query, demonstrations, distil, query_for, retrieve
+from gpu_runner.core.worth import Standing
+from gpu_runner.experience import (
+    Library,
+    Query,
+    Shown,
+    demonstrations,
+    distil,
+    query_for,
+    retrieve,
+    show,
+)
+from gpu_runner.experience.conditions import admits
 from tests.evolution.making import candidate, evaluation, source
 
 SPEC = TensorSpec(shape=(8, 16), dtype="float32")
@@ -78,7 +92,89 @@ def test_an_empty_library_and_an_empty_query_find_nothing() -> None:
 
 
 def test_equal_scores_are_ordered_by_id() -> None:
-    assert ids([entry("b", "softmax"), entry("a", "softmax")]) == ["a", "b"]
+    entries = [entry("b", "softmax rows tile"), entry("a", "softmax rows fuse")]
+    assert ids(entries) == ["a", "b"]
+
+
+def test_of_entries_that_say_the_same_the_better_one_is_shown() -> None:
+    twin = {"operators": ("softmax",), "action": "hold the whole row in registers and read it once"}
+    entries = [
+        entry("a", "softmax in one pass", **twin),
+        entry("b", "softmax in one pass", **twin),
+        entry("c", "rows of few elements"),
+    ]
+    assert ids(entries) == ["a", "c"]
+
+
+def test_an_entry_that_names_the_finding_comes_before_one_that_names_others() -> None:
+    entries = [
+        entry("a", "softmax softmax rows", bottlenecks=("spills",)),
+        entry("b", "softmax", bottlenecks=("redundant_traffic",)),
+    ]
+    asked = replace(QUERY, bottlenecks=("redundant_traffic",))
+    assert ids(entries, asked) == ["b", "a"]
+    assert ids(entries) == ["a", "b"]
+
+
+def test_islands_with_different_lenses_are_shown_different_slices() -> None:
+    entries = [
+        entry(f"{topic}-{number}", f"softmax {topic} {topic} {other}", action=f"{other} {topic}")
+        for topic in ("fuse", "tile", "precision")
+        for number, other in enumerate(("alpha beta", "gamma delta", "epsilon zeta"))
+    ]
+    slices = {lens: ids(entries, replace(QUERY, lens=lens), count=3) for lens in ("fuse", "tile")}
+    assert all(name.startswith("fuse") for name in slices["fuse"])
+    assert all(name.startswith("tile") for name in slices["tile"])
+
+
+def test_entries_whose_code_resembles_the_parents_come_first() -> None:
+    entries = [
+        entry("a", "softmax rows", before="def other(): pass", action="one way"),
+        entry("b", "softmax rows", before="tl.dot(query, key_block)", action="another path"),
+    ]
+    assert ids(entries, replace(QUERY, code="tl.dot(query, key_block)")) == ["b", "a"]
+
+
+def test_what_measuring_says_about_an_entry_moves_it() -> None:
+    entries = [entry("a", "softmax rows tile"), entry("b", "softmax rows fuse")]
+    library = Library(entries, {"a": Standing.RETIRE, "b": Standing.HELPS})
+    assert [hit.entry.id for hit in library.retrieve(QUERY)] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "version", "holds"),
+    [
+        ("", "3.4.0", True),
+        (">=3.4", "", True),
+        (">=3.4", "3.10.1", True),
+        (">=3.4,<4", "4.0", False),
+        ("==3.7", "3.7.0", True),
+        ("!=3.7.1", "3.7.1+cu130", False),
+        ("newer", "3.7.1", False),
+    ],
+)
+def test_a_range_of_versions_admits(bounds: str, version: str, holds: bool) -> None:
+    assert admits(bounds, version) is holds
+    found = ids([entry("a", "softmax", triton_versions=bounds)], replace(QUERY, triton=version))
+    assert bool(found) is holds
+
+
+def test_chance_alone_decides_what_is_withheld() -> None:
+    hits = retrieve([entry("a", "softmax rows tile"), entry("b", "softmax rows fuse")], QUERY)
+    rng = random.Random(3)
+    arms = Counter(show(hits, rng) for _ in range(4000))
+
+    both = tuple(hit.entry for hit in hits)
+    expected = {
+        Shown("with", both): 0.6,
+        Shown("without"): 0.2,
+        Shown("without:a", both[1:]): 0.05,
+        Shown("without:b", both[:1]): 0.05,
+        Shown("unpaired", both): 0.1,
+    }
+    assert arms.keys() == expected.keys()
+    for shown, share in expected.items():
+        assert math.isclose(arms[shown] / 4000, share, abs_tol=0.02)
 
 
 def test_a_query_asks_for_operators_dtypes_and_what_is_wrong() -> None:
