@@ -161,6 +161,9 @@ def refused(kernels: Sequence[CompiledKernel]) -> Stop | None:
         line = failure.get("line")
         facts = ("resource", "required", "limit", "operands")
         numbers: Evidence = {key: failure[key] for key in facts if failure.get(key)}
+        numbers["constexprs"] = [f"{name}={kernel.constexprs[name]}" for name in kernel.constexprs][
+            :12
+        ]
         finding = Finding(
             stage=Stage.COMPILE,
             kind=str(failure["kind"]),
