@@ -199,7 +199,8 @@ def _spread(pairs: Sequence[_Pair], mean: float, total: float) -> tuple[float, f
     )
     diagonal = sum((pair.weight / total**2) ** 2 for pair in pairs)
     beside = (sum(scales) ** 2 - sum(scale**2 for scale in scales)) / total**2
-    return math.sqrt(variance), (1 / total) ** 2 / (diagonal + beside)
+    # Two runs have exactly one; a rounding below it would be no distribution.
+    return math.sqrt(variance), max(1.0, (1 / total) ** 2 / (diagonal + beside))
 
 
 def _t_quantile(degrees: float) -> float:
@@ -218,9 +219,9 @@ def _t_above(t: float, degrees: float) -> float:
     steps = 400
     begin, end = math.atan(t / math.sqrt(degrees)), math.pi / 2
     width = (end - begin) / steps
-    heights: list[float] = [
-        math.cos(begin + step * width) ** (degrees - 1) for step in range(steps + 1)
-    ]
+    # The last angle may lie a rounding beyond the right angle, where the cosine is negative.
+    cosines = [max(0.0, math.cos(begin + step * width)) for step in range(steps + 1)]
+    heights: list[float] = [math.pow(cosine, degrees - 1) for cosine in cosines]
     area = (
         width / 3 * (heights[0] + heights[-1] + 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2]))
     )
