@@ -354,6 +354,12 @@ class Ran(Message):
     )
     touched: tuple[Touch, ...] = Field(default=(), max_length=400)
     unevaluable: Text = ""
+    narrowest: str = Field(
+        default="",
+        max_length=24,
+        description="coarsest floating-point type of any operation's result",
+    )
+    unreadable: Text = Field(default="", description="what in the answer cannot cross")
     lazy_outputs: tuple[Name, ...] = Field(
         default=(), max_length=50, description="types of outputs that are no plain tensors"
     )
@@ -494,7 +500,9 @@ def _encode(value: Any, tensors: list[Any] | None, depth: int, budget: _Budget) 
     if kind in (list, tuple) or (kind.__module__ == "torch" and kind.__name__ == "Size"):
         items = [_encode(item, tensors, depth + 1, budget) for item in value]
         return {kind.__name__.lower(): items}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple: the values count
+    if isinstance(value, tuple) and (
+        hasattr(value, "_fields") or kind.__module__ == "torch.return_types"
+    ):  # a named tuple: the values count
         return {"tuple": [_encode(item, tensors, depth + 1, budget) for item in value]}
     if isinstance(value, dict):
         pairs = [

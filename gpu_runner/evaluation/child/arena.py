@@ -84,6 +84,7 @@ class Arena:
         self.has_double = True
         self.uses_matmul = False
         self.uses_convolution = False
+        self.narrowest: torch.dtype | None = None
         self.tolerance: compare.Tolerance | None = None
         self.is_inplace = False
         self.changes_inputs = False
@@ -191,6 +192,7 @@ class Arena:
         self._check_outputs(ran)
         self.outputs = ran.outputs
         self.tree = ran.tree
+        self.narrowest = dtype_named(ran.narrowest) if ran.narrowest else None
         names = [op.name for op in ran.operations]
         self.uses_matmul = any(dispatch.uses_matmul(name) for name in names)
         self.uses_convolution = any(dispatch.uses_convolution(name) for name in names)
@@ -281,16 +283,22 @@ class Arena:
     ) -> tuple[compare.Expected, ...]:
         exact = self._double(composition)
         given = self.composed(composition)
-        tf32 = self.allows_tf32
         return tuple(
             compare.expect(
                 one,
                 exact[i] if exact else None,
-                self.tolerance or compare.default_tolerance(one.dtype, tf32=tf32),
+                self.tolerance_for(one.dtype),
                 [t for t in given if t.dtype.is_floating_point],
             )
             for i, one in enumerate(native)
         )
+
+    def tolerance_for(self, dtype: torch.dtype) -> compare.Tolerance:
+        """What the task declares; else by the coarsest type between the inputs and a result of this one."""
+        if self.tolerance is not None:
+            return self.tolerance
+        coarsest = compare.coarser(dtype, self.narrowest)
+        return compare.default_tolerance(coarsest, tf32=self.allows_tf32)
 
     def _double(self, composition: Composition) -> list[torch.Tensor]:
         """The outputs in float64; empty where the reference does not run so."""
@@ -381,6 +389,11 @@ class Arena:
 
     def _run_reference(self, request: Run, fds: Sequence[int] = ()) -> Ran:
         ran = self._must(self._ask(request, Ran, self.deadlines.call, fds))
+        if ran.unreadable:
+            raise InvalidTask(
+                f"Model.forward returns what cannot be compared: {ran.unreadable}."
+                " Return tensors, numbers, or lists, tuples and dictionaries of them"
+            )
         if not ran.outputs.places and not _has_scalar(ran.tree):
             raise InvalidTask("Model.forward returns no tensor")
         return ran
@@ -433,7 +446,7 @@ def skeleton(tree: Encoded) -> Any:
 
 def _has_scalar(tree: Encoded) -> bool:
     text = str(tree)
-    return "'float'" in text or "'int'" in text
+    return any(word in text for word in ("'float'", "'int'", "True", "False"))
 
 
 def _contiguous(places: Sequence[Placed]) -> Buffer:

@@ -50,6 +50,13 @@ def default_tolerance(dtype: torch.dtype, *, tf32: bool) -> Tolerance:
     return Tolerance(rtol=value, atol_rms=value)
 
 
+def coarser(a: torch.dtype, b: torch.dtype | None) -> torch.dtype:
+    """Of two floating-point types that with the wider default tolerance; `a` where only that is one."""
+    if b is None or not a.is_floating_point or not b.is_floating_point:
+        return a
+    return max(a, b, key=lambda dtype: default_tolerance(dtype, tf32=False).rtol)
+
+
 def declared_tolerance(value: Any) -> Tolerance | None:
     """What a task's TOLERANCE says: one number (relative, and in units of the rms), or rtol and atol as `allclose` has them.
 
@@ -157,6 +164,22 @@ def mismatch(candidate: torch.Tensor, expected: Expected) -> Mismatch | None:
     return _describe(got, expected, error, wrong, unlike)
 
 
+def identical(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """The same shape and the same values; any NaN is like any other."""
+    if a.shape != b.shape:
+        return False
+    a, b = _comparable(a), _comparable(b)
+    same = a == b
+    if a.dtype.is_floating_point and b.dtype.is_floating_point:
+        same |= torch.isnan(a) & torch.isnan(b)
+    return bool(same.all())
+
+
+def max_difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest finite difference between two tensors of one shape; 0 if there is none."""
+    return max_error(_wide(a), _wide(b))
+
+
 def is_constant(tensor: torch.Tensor) -> bool:
     return tensor.numel() > 1 and bool((tensor == tensor.flatten()[0]).all())
 
@@ -211,6 +234,15 @@ def _unlike_nonfinite(got: torch.Tensor, native: torch.Tensor, truth: torch.Tens
     same = (torch.isnan(got) & torch.isnan(native)) | (got == native) | (got == truth)
     spurious = ~torch.isfinite(got) & ~named
     return (named & ~same) | spurious
+
+
+def _comparable(tensor: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs, and types that torch cannot compare as one that it can."""
+    if tensor.dtype.is_complex:
+        return torch.view_as_real(tensor.resolve_conj())
+    if tensor.dtype.is_floating_point and tensor.dtype.itemsize == 1:
+        return tensor.float()
+    return tensor
 
 
 def _wide(tensor: torch.Tensor) -> torch.Tensor:

@@ -385,6 +385,8 @@ def group_of(func: Any, name: str, inputs: Sequence[Any], outputs: Sequence[Any]
 
 
 def _is_view(func: Any) -> bool:
+    if torch.Tag.inplace_view in func.tags:
+        return True
     aliases = [r.alias_info for r in func._schema.returns if r.alias_info is not None]
     return bool(aliases) and not any(a.is_write for a in aliases)
 
@@ -442,7 +444,11 @@ def _unwatched() -> Iterator[None]:
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.equal(a.nan_to_num(), b.nan_to_num())
+    return torch.equal(_bytes_of(a), _bytes_of(b))
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
 
 
 def _addresses_in(tensors: Sequence[torch.Tensor]) -> list[int]:

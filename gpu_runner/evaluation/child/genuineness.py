@@ -5,14 +5,18 @@ parameters, a debug print, views, copies and casts are nobody's crime.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import torch
 
 from gpu_runner.core.findings import Evidence, Finding, Location, Severity, Source
 from gpu_runner.core.verdicts import Stage, Track
+from gpu_runner.evaluation.child import compare
 from gpu_runner.evaluation.protocol import Accusation, Launch, Operation, Ran
 
+REMEMBERED_SHARE: Final = 0.125
+"""Reading more elements than this share of the output's that an earlier call left is no bookkeeping."""
+LEAST_REMEMBERED: Final = 16
 LEAST_WRITTEN_SHARE: Final = 0.5
 """Own kernels and copies that write less than this share of the output at full size did not do the work."""
 
@@ -84,6 +88,7 @@ def torch_computes(runs: Sequence[Ran], track: Track, *, has_floats: bool = True
         "calls": sum(op.calls for op in guilty),
         "elements": max(op.elements for op in guilty),
         "hidden": any(op.hidden for op in guilty),
+        "by_host": all(op.by_host for op in guilty),
         "lines": sorted({op.line for op in guilty if op.line})[:20],
         "own_launches": max(run.launch_count for run in runs),
         "track": track.value,
@@ -151,11 +156,58 @@ def remembered(
     return None
 
 
-def _identical(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
-    return len(a) == len(b) and all(
-        x.shape == y.shape and torch.equal(x.nan_to_num(), y.nan_to_num())
-        for x, y in zip(a, b, strict=True)
+def reads_earlier_call(runs: Sequence[Ran], output_elements: int) -> Finding | None:
+    """Torch puts the output together from what an earlier call made of its own inputs."""
+    for run in runs:
+        stale = [
+            op for op in run.operations if op.is_stale and op.reaches_output and not op.by_host
+        ]
+        elements = sum(op.elements for op in stale)
+        if is_remembered(elements, output_elements):
+            evidence: Evidence = {
+                "operations": sorted({op.name for op in stale})[:20],
+                "elements": elements,
+                "output_elements": output_elements,
+            }
+            title = f"the output holds {elements:,} elements that an earlier call computed"
+            return accuse("remembered_result", title, evidence, Source.PLAYER, stale[0].line)
+    return None
+
+
+def kernel_reads_earlier_call(
+    seen: Sequence[dict[str, Any]], output_elements: int
+) -> Finding | None:
+    """Kernels read what an earlier call left in memory of its own; zeros and the like do not count."""
+    elements = sum(int(s.get("count", 0)) for s in seen)
+    if not is_remembered(elements, output_elements):
+        return None
+    most = max(seen, key=lambda s: int(s.get("count", 0)))
+    line = most.get("line")
+    evidence: Evidence = {
+        "kernel": str(most.get("kernel"))[:120],
+        "tensor": str(most.get("tensor"))[:120],
+        "elements": elements,
+        "output_elements": output_elements,
+    }
+    title = (
+        f"{evidence['kernel']} reads {elements:,} elements of {evidence['tensor']}"
+        f" that an earlier call left there"
     )
+    return accuse(
+        "remembered_result",
+        title,
+        evidence,
+        Source.INTERPRETER,
+        line if isinstance(line, int) and line > 0 else None,
+    )
+
+
+def is_remembered(elements: int, output_elements: int) -> bool:
+    return elements >= max(LEAST_REMEMBERED, REMEMBERED_SHARE * output_elements)
+
+
+def _identical(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
+    return len(a) == len(b) and all(compare.identical(x, y) for x, y in zip(a, b, strict=True))
 
 
 def deferred(run: Ran) -> Finding | None:

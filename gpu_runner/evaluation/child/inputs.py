@@ -122,6 +122,13 @@ def empty_like_spec(tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
+def doubled(tensor: torch.Tensor) -> torch.Tensor:
+    """In float64 or complex128; what holds no floating-point numbers as it is."""
+    if tensor.dtype.is_complex:
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.dtype.is_floating_point else tensor
+
+
 def compose(
     target: Sequence[torch.Tensor],
     sets: Sequence[Sequence[torch.Tensor]],

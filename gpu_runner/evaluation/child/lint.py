@@ -36,10 +36,7 @@ def warnings(arena: Arena, model_failure: str) -> list[Finding]:
 
 
 def _outputs(first: Truth, second: Truth) -> Iterator[Finding]:
-    if first.native and all(
-        torch.equal(a.nan_to_num(), b.nan_to_num())
-        for a, b in zip(first.native, second.native, strict=True)
-    ):
+    if first.native and _identical(first.native, second.native):
         yield _warning("constant_output", "the output is the same for different inputs", {})
     for i, expected in enumerate(first.outputs):
         if not expected.is_floating or not expected.truth.numel():
@@ -64,9 +61,7 @@ def _outputs(first: Truth, second: Truth) -> Iterator[Finding]:
 def _random(arena: Arena, first: Truth) -> Iterator[Finding]:
     again = arena.truth(first.composition)
     differences = [
-        float((a.double() - b.double()).abs().nan_to_num().max())
-        for a, b in zip(first.native, again.native, strict=True)
-        if a.numel() and not a.dtype.is_complex
+        compare.max_difference(a, b) for a, b in zip(first.native, again.native, strict=True)
     ]
     if any(compare.mismatch(b, e) for b, e in zip(again.native, first.outputs, strict=True)):
         title = "the reference answers the same inputs differently (random operations?)"
@@ -76,7 +71,7 @@ def _random(arena: Arena, first: Truth) -> Iterator[Finding]:
 def _changed_inputs(arena: Arena, first: Truth) -> Iterator[Finding]:
     given = arena.composed(first.composition)
     for i, (before, after) in enumerate(zip(given, first.after, strict=True)):
-        if not torch.equal(before.nan_to_num(), after.nan_to_num()):
+        if not compare.identical(before, after):
             title = (
                 f"the reference changes input {i} in place; declare INPLACE = True if that is meant"
             )
@@ -93,11 +88,12 @@ def _dead_inputs(arena: Arena) -> Iterator[Finding]:
         if torch.equal(arena.sets[0][i], arena.sets[1][i]):
             continue
         other = arena.truth(_whole(arena, [1 if j == i else 0 for j in range(count)]))
-        if all(
-            torch.equal(a.nan_to_num(), b.nan_to_num())
-            for a, b in zip(base.native, other.native, strict=True)
-        ):
+        if _identical(base.native, other.native):
             yield _warning("dead_input", f"the output does not depend on input {i}", {"input": i})
+
+
+def _identical(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
+    return all(compare.identical(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _whole(arena: Arena, sets: Sequence[int]) -> Composition:

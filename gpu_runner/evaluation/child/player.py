@@ -5,7 +5,6 @@ relies on is what lies in lent buffers, how long its own clock ran, and how the 
 reference's source never enters a candidate's process: in its place stands a decoy that tells on whoever uses it.
 """
 
-import collections
 import contextlib
 import copy
 import importlib.util
@@ -17,7 +16,6 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -29,7 +27,21 @@ from triton.runtime import interpreter as triton_interpreter
 
 from gpu_runner.core.targets import TARGETS
 from gpu_runner.evaluation.channel import Channel
-from gpu_runner.evaluation.child import dispatch, full_size, guard, host_reads, inputs, tells
+from gpu_runner.evaluation.child import (
+    dispatch,
+    full_size,
+    guard,
+    host_reads,
+    inputs,
+    module_state,
+    tells,
+)
+from gpu_runner.evaluation.child.answers import (
+    PLAIN_TENSORS,
+    Answer,
+    contiguous_buffer,
+    written_out,
+)
 from gpu_runner.evaluation.child.memory import (
     Lent,
     Memory,
@@ -37,6 +49,7 @@ from gpu_runner.evaluation.child.memory import (
     open_memory,
     place,
 )
+from gpu_runner.evaluation.child.narrowing import Narrowest
 from gpu_runner.evaluation.errors import ChildCrashed, ProtocolError
 from gpu_runner.evaluation.protocol import (
     TEXT_LIMIT,
@@ -45,6 +58,7 @@ from gpu_runner.evaluation.protocol import (
     Buffer,
     Compile,
     CompiledAll,
+    Composition,
     Construct,
     Constructed,
     Describe,
@@ -107,6 +121,7 @@ class Player:
         self._guard: guard.Guard | None = None
         self._tap: dispatch.LaunchTap | None = None
         self._models: dict[bool, Any] = {}  # by: is it the float64 copy
+        self._buffers_before: dict[str, torch.Tensor] = {}
         self._described: Any = None
         self._trees: tuple[Encoded, ...] = ()
         self._sets: list[list[torch.Tensor]] = []
@@ -336,35 +351,32 @@ class Player:
         init = self._decoded(request.init, buffers[0])
         with self._submitted("construct"):
             model = self._build(request.seed, init)
-        own = _state_of(model)
-        loaded = list(own)
-        missing: list[str] = []
-        unexpected: list[str] = []
+        matched = module_state.Matched([], [], [])
         if buffers[1] is not None:
             given = dict(zip(request.names, buffers[1], strict=True))
-            with self._submitted("construct"):
-                loaded, missing, unexpected = self._load_state(model, own, given)
+            with self._submitted("construct"), self._acting():
+                matched = module_state.load_state(model, given)
         self._models = {False: model}
-        own = _state_of(model)
+        own = module_state.state_of(model)
         places, nbytes = place(list(own.values()))
-        buffer_names = {name for name, _ in _buffers_of(model)}
+        buffer_names = {name for name, _ in module_state.buffers_of(model)}
         return Constructed(
             names=tuple(own),
             state=Buffer(nbytes=nbytes, places=tuple(places)),
-            parameters=sum(p.numel() for p in _parameters_of(model)),
+            parameters=sum(p.numel() for p in module_state.weights_of(model)),
             is_buffer=tuple(name in buffer_names for name in own),
-            loaded=tuple(loaded),
-            missing=tuple(missing),
-            unexpected=tuple(unexpected),
+            loaded=tuple(matched.loaded),
+            missing=tuple(matched.missing),
+            unexpected=tuple(matched.unexpected),
             training=bool(getattr(model, "training", True)),
         )
 
     def _build(self, seed: int, init: Any) -> Any:
         seed_everything(seed)
         names = vars(self._module)
-        if self._load is not None and self._load.role == "reference" and "Model" not in names:
+        if self._is_reference and "Model" not in names:
             return _FunctionModule(names["reference"])
-        kind = names["Model" if self._load and self._load.role == "reference" else "ModelNew"]
+        kind = names["Model" if self._is_reference else "ModelNew"]
         with self._acting():
             model = kind(**init) if isinstance(init, dict) else kind(*_as_list(init))
             if isinstance(model, nn.Module):
@@ -378,27 +390,11 @@ class Player:
             model = torch.compile(model, dynamic=False)
         return model
 
-    def _load_state(
-        self, model: Any, own: dict[str, torch.Tensor], given: dict[str, torch.Tensor]
-    ) -> tuple[list[str], list[str], list[str]]:
-        """Names that were loaded, the module's without counterpart, and the reference's without one."""
-        fitting = {
-            name: tensor
-            for name, tensor in given.items()
-            if name not in own or own[name].shape == tensor.shape
-        }
-        if isinstance(model, nn.Module):
-            with self._acting(), torch.no_grad():
-                getattr(model, "_orig_mod", model).load_state_dict(fitting, strict=False)
-        loaded = [name for name in own if name in fitting]
-        missing = [name for name in own if name not in fitting]
-        return loaded, missing, [name for name in given if name not in own or name in missing]
-
     def export(self, request: Export, fds: list[int]) -> Message:
         (lent,) = self._adopt_all(fds, (request.buffer,), writable=True)
         tensors: list[torch.Tensor] = []
         if request.what == "state":
-            tensors = list(_state_of(self._models[False]).values())
+            tensors = list(module_state.state_of(self._models[False]).values())
         else:
             value = self._described[request.what]
             encode(value[request.index] if request.what == "inputs" else value, tensors)
@@ -428,32 +424,44 @@ class Player:
         lent = self._adopt_optional(fds, wanted, writable=True)
         model = self._model_for(request)
         arguments = self._compose(request)
-        working = list(self._working)
-        watch = _Watch(self, request, working, model)
+        watch = _Watch(self, request, self._working, model)
         with self._submitted("call", watch), torch.no_grad():
-            answer = watch.call(lambda: _written_out(full_size.call(model, arguments)))
+            answer = watch.call(lambda: written_out(full_size.call(model, arguments)))
         return self._ran(request, watch, answer, lent)
 
     def _model_for(self, request: Run) -> Any:
-        if request.is_double and True not in self._models:
-            with self._submitted("call"):
+        """The module itself; or its copy in float64, with the buffers that the module had before its last call."""
+        if not request.is_double:
+            model = self._models[False]
+            own = module_state.buffers_of(model) if self._is_reference else []
+            self._buffers_before = {name: buffer.clone() for name, buffer in own}
+            return model
+        with self._submitted("call"):
+            if True not in self._models:
                 self._models[True] = copy.deepcopy(self._models[False]).double()
-        return self._models[request.is_double]
+            module_state.copy_buffers(self._buffers_before, self._models[True])
+        return self._models[True]
+
+    @property
+    def _is_reference(self) -> bool:
+        return self._load is not None and self._load.role == "reference"
 
     def _compose(self, request: Run) -> Any:
         inputs.compose(self._working, self._sets, request.composition)
-        tensors = self._working
-        if request.is_double:
-            tensors = [t.double() if t.dtype.is_floating_point else t for t in tensors]
         self._synchronize()
-        return decode(self._trees[request.composition.base], tensors, torch)
+        return self._arguments(request.composition, is_double=request.is_double)
+
+    def _arguments(self, composition: Composition, *, is_double: bool = False) -> Any:
+        """What the module is called with: the working memory under tensors of its own, whose shape it may change."""
+        tensors = [t.detach() for t in self._working]
+        if is_double:
+            tensors = [inputs.doubled(t) for t in tensors]
+        return decode(self._trees[composition.base], tensors, torch)
 
     def _ran(
-        self, request: Run, watch: "_Watch", answer: "_Answer", lent: Sequence[Lent | None]
+        self, request: Run, watch: "_Watch", answer: Answer, lent: Sequence[Lent | None]
     ) -> Message:
-        tree, tensors = answer.tree, answer.tensors
-        lazy = [*answer.lazy]
-        lazy += [type(t).__qualname__ for t in tensors if type(t) not in _PLAIN_TENSORS]
+        tree, tensors, lazy = answer.tree, answer.tensors, answer.lazy
         stored = []
         if lent[3] is not None and self._fill(lent[3], request.previous, self._previous):
             stored.append("previous")
@@ -463,7 +471,7 @@ class Player:
             if lent[1] is not None and self._fill(lent[1], request.after, self._working):
                 stored.append("after")
             if lent[2] is not None:
-                own = _state_of(self._models[request.is_double])
+                own = module_state.state_of(self._models[request.is_double])
                 found = [own[name] for name in request.buffer_names if name in own]
                 if self._fill(lent[2], request.buffers, found):
                     stored.append("buffers")
@@ -474,7 +482,7 @@ class Player:
                 each.close()
         return Ran(
             tree=tree,
-            outputs=_contiguous_buffer(tensors),
+            outputs=contiguous_buffer(tensors),
             devices=tuple(str(t.device) for t in tensors),
             stored=tuple(stored),
             operations=watch.operations(tensors),
@@ -484,6 +492,8 @@ class Player:
             unwritten=tuple(watch.unwritten(tensors)),
             touched=tuple(watch.touched(tensors)[:400]),
             unevaluable=watch.unevaluable[:TEXT_LIMIT],
+            narrowest=watch.narrowest,
+            unreadable=answer.unreadable[:TEXT_LIMIT],
             lazy_outputs=tuple(lazy[:50]),
             threads=max(0, threading.active_count() - self._threads_before),
             seconds=0,
@@ -491,7 +501,7 @@ class Player:
 
     def _kept(self, output: torch.Tensor) -> torch.Tensor:
         """An output until the next call; a copy where it lies in an input, whose contents are ours to change."""
-        if type(output) not in _PLAIN_TENSORS or output.layout != torch.strided:
+        if type(output) not in PLAIN_TENSORS or output.layout != torch.strided:
             return output
         inputs_own = {t.untyped_storage().data_ptr() for t in self._working}
         is_input = output.untyped_storage().data_ptr() in inputs_own
@@ -582,15 +592,19 @@ class Player:
     def _timed_call(self) -> Callable[..., Any]:
         if self._load is not None and self._load.role == "idle":
             return self._do_nothing
-        return self._models[False]
+        model = self._models[False]
+        if _is_dict(self._trees[0]):
+            return lambda arguments: model(**arguments)
+        return model
 
     def _do_nothing(self, *arguments: Any) -> None:
         """One launch without work: what surrounds any launch belongs to the overhead."""
         self._need_flush()[:1].zero_()
 
-    def _compose_timed(self, composition: Any) -> Sequence[Any]:
+    def _compose_timed(self, composition: Composition) -> Sequence[Any]:
         inputs.compose(self._working, self._sets, composition)
-        return _as_list(decode(self._trees[composition.base], self._working, torch))
+        arguments = self._arguments(composition)
+        return [arguments] if isinstance(arguments, dict) else _as_list(arguments)
 
     def _need_flush(self) -> torch.Tensor:
         if self._flush is None:
@@ -601,7 +615,7 @@ class Player:
 
     def model_full_size(self, request: Model, fds: list[int]) -> Message:
         with self._submitted("call"), self._acting():
-            if self._load is not None and self._load.role == "reference":
+            if self._is_reference:
                 return full_size.model_own(
                     self._build, self._init_inputs, self._module.get_inputs, request.seed
                 )
@@ -707,43 +721,6 @@ class Player:
         return None
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What a call returned, taken apart while it was still watched."""
-
-    tree: Encoded
-    tensors: list[torch.Tensor]
-    lazy: list[str]
-
-
-def _written_out(output: Any) -> _Answer:
-    tensors: list[torch.Tensor] = []
-    lazy = list(_lazy_containers(output))
-    try:
-        return _Answer(encode(output, tensors), tensors, lazy)
-    except Unencodable as error:
-        return _Answer({"str": f"<{error}>"}, [], lazy)
-
-
-def _lazy_containers(value: Any) -> Iterator[str]:
-    """Containers that answer with code of their own when they are read."""
-    for base in (tuple, list, dict):
-        if isinstance(value, base) and not isinstance(value, collections.OrderedDict):
-            kind = type(value)
-            if any(getattr(kind, name, None) is not getattr(base, name) for name in _READERS[base]):
-                yield kind.__qualname__
-            else:
-                for item in value.values() if isinstance(value, dict) else value:
-                    yield from _lazy_containers(item)
-
-
-_READERS: dict[type, tuple[str, ...]] = {
-    tuple: ("__iter__", "__getitem__", "__len__"),
-    list: ("__iter__", "__getitem__", "__len__"),
-    dict: ("__iter__", "__getitem__", "items", "values", "keys"),
-}
-
-
 class _Watch:
     """One call with everything that observes it: modes, launches, the interpreter's session."""
 
@@ -756,11 +733,12 @@ class _Watch:
         self._session: Any = None
         self._below: Any = None
         self._is_audited = False
+        self._narrowest = Narrowest()
         if request.watched:
             poison = None if INTERPRETS else POISON[request.poison]
             line_of = dispatch.line_finder(player.is_own)
             self._is_audited = request.audit or player.watches_below
-            weights = list(_parameters_of(model))
+            weights = list(module_state.weights_of(model))
             self._recorder = dispatch.Recorder(working, weights, line_of, poison)
         tap = player._tap
         assert tap is not None
@@ -773,6 +751,8 @@ class _Watch:
             if INTERPRETS and self._request.watched:
                 self._session = stack.enter_context(self._interpreter_session())
             if self._recorder is not None:
+                if self._player._is_reference:
+                    stack.enter_context(self._narrowest)
                 if self._is_audited:
                     self._below = stack.enter_context(dispatch.SeenBelow())
                 stack.enter_context(self._recorder.watch_functions())
@@ -817,6 +797,10 @@ class _Watch:
     def unevaluable(self) -> str:
         return (self._session.unevaluable or "") if self._session is not None else ""
 
+    @property
+    def narrowest(self) -> str:
+        return dtype_name(self._narrowest.dtype) if self._narrowest.dtype is not None else ""
+
     def unwritten(self, outputs: Sequence[torch.Tensor]) -> list[float]:
         if self._session is None:
             return []
@@ -839,9 +823,6 @@ class _FunctionModule(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
-
-
-_PLAIN_TENSORS = (torch.Tensor, nn.Parameter)
 
 
 def protected() -> list[tuple[str, Any]]:
@@ -914,6 +895,10 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, dict) else [value]
 
 
+def _is_dict(tree: Encoded) -> bool:
+    return isinstance(tree, dict) and "dict" in tree
+
+
 def _on_device(value: Any, device: torch.device) -> Any:
     """The same structure with its tensors, and nothing else, on the device."""
     if isinstance(value, torch.Tensor):
@@ -929,37 +914,6 @@ def _on_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, dict):
         return {key: _on_device(item, device) for key, item in value.items()}
     return value
-
-
-def _state_of(model: Any) -> dict[str, torch.Tensor]:
-    if not isinstance(model, nn.Module):
-        return {}
-    state = getattr(model, "_orig_mod", model).state_dict()
-    return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
-
-
-def _buffers_of(model: Any) -> list[tuple[str, torch.Tensor]]:
-    return (
-        list(getattr(model, "_orig_mod", model).named_buffers())
-        if isinstance(model, nn.Module)
-        else []
-    )
-
-
-def _parameters_of(model: Any) -> Iterator[torch.Tensor]:
-    if isinstance(model, nn.Module):
-        yield from model.parameters()
-        yield from model.buffers()
-
-
-def _contiguous_buffer(tensors: Sequence[torch.Tensor]) -> Buffer:
-    """Places for tensors of these shapes and dtypes, contiguous, one after the other."""
-    blank = [
-        torch.empty(t.shape, dtype=t.dtype, device="meta") if t.layout == torch.strided else t
-        for t in tensors
-    ]
-    places, nbytes = place(blank)
-    return Buffer(nbytes=nbytes, places=tuple(places))
 
 
 def _innermost(value: Any) -> Any:

@@ -261,13 +261,21 @@ def _structured(contestant: Contestant, kind: str) -> float:
     floating = [e for e in truth.outputs if e.is_floating]
     if any(e.is_ill_conditioned or not bool(torch.isfinite(e.truth).all()) for e in floating):
         return ran.seconds
-    found = _wrong_output(contestant, truth, outputs)
+    # Which of several equal elements is chosen, no reference promises.
+    without_choices = [
+        truth.native[i] if _is_index(truth.native[i]) else got for i, got in enumerate(outputs)
+    ]
+    found = _wrong_output(contestant, truth, without_choices)
     if found is not None:
         index, mismatch = found
         title = f"right on the given inputs, wrong on {kind} of their range: {mismatch.title}"
         finding = _value_finding(contestant, index, mismatch, "outside_given_distribution", title)
         raise Stop(Verdict.INCORRECT, finding)
     return ran.seconds
+
+
+def _is_index(tensor: torch.Tensor) -> bool:
+    return tensor.dtype in (torch.int32, torch.int64)
 
 
 def noop(contestant: Contestant) -> Finding | None:
@@ -455,9 +463,11 @@ def _check_remembered(
 ) -> None:
     if _wrong_output(contestant, truth, outputs) is None:
         return
-    found = genuineness.remembered(
-        outputs, contestant.outputs, truth.native, [t.native for t in contestant.truths]
-    )
+    # The same inputs give what they gave before: that is no memory, even where the reference's state has moved on.
+    earlier = [
+        truth.native if t.composition == truth.composition else t.native for t in contestant.truths
+    ]
+    found = genuineness.remembered(outputs, contestant.outputs, truth.native, earlier)
     if found is not None:
         raise Stop(Verdict.CHEATING, found)
 
@@ -468,22 +478,36 @@ def _check_side_effects(contestant: Contestant, ran: Ran, truth: Truth) -> None:
         room = contestant.rooms["after"]
         given = arena.composed(truth.composition)
         for i, place in enumerate(arena.places_after.places):
-            after = room.tensor(place)
-            if not _same(after, given[i]) and not _same(after, truth.after[i]):
-                title = f"input {i} is changed by the call; the reference leaves it as it came"
-                raise _incorrect(contestant, "input_changed", title)
-            if arena.is_inplace and not _same(given[i], truth.after[i]):
-                expected = compare.expect(truth.after[i], None, truth.outputs[0].tolerance)
-                found = compare.mismatch(after, expected)
-                if found is not None:
-                    raise Stop(Verdict.INCORRECT, _value_finding(contestant, i, found, "state"))
+            _check_input_after(contestant, i, room.tensor(place), given[i], truth.after[i])
     if "previous" in ran.stored and contestant.outputs:
         room = contestant.rooms["previous"]
         for place, then in zip(arena.outputs.places, contestant.outputs[-1], strict=True):
-            if not _same(room.tensor(place), then):
+            if not compare.identical(room.tensor(place), then):
                 title = "the result of an earlier call changes when the module is called again"
                 raise _incorrect(contestant, "state", title, {"reason": "output storage is reused"})
     _check_buffers(contestant, ran, truth)
+
+
+def _check_input_after(
+    contestant: Contestant,
+    index: int,
+    after: torch.Tensor,
+    given: torch.Tensor,
+    wanted: torch.Tensor,
+) -> None:
+    """An input may be left as it came, or changed as the reference changes it; it must be where INPLACE is declared."""
+    arena = contestant.arena
+    is_changed = not compare.identical(given, wanted)
+    if compare.identical(after, given) and not (is_changed and arena.is_inplace):
+        return
+    if not is_changed:
+        title = f"input {index} is changed by the call; the reference leaves it as it came"
+        raise _incorrect(contestant, "input_changed", title)
+    tolerance = arena.tolerance_for(wanted.dtype)
+    found = compare.mismatch(after, compare.expect(wanted, None, tolerance))
+    if found is not None:
+        title = f"input {index} is not changed as the reference changes it: {found.title}"
+        raise _incorrect(contestant, "input_changed", title, found.evidence)
 
 
 def _check_buffers(contestant: Contestant, ran: Ran, truth: Truth) -> None:
@@ -498,7 +522,7 @@ def _check_buffers(contestant: Contestant, ran: Ran, truth: Truth) -> None:
     for name, place, native in zip(
         arena.buffer_names, arena.places_buffers.places, truth.buffers, strict=True
     ):
-        tolerance = compare.default_tolerance(native.dtype, tf32=arena.allows_tf32)
+        tolerance = arena.tolerance_for(native.dtype)
         found = compare.mismatch(room.tensor(place), compare.expect(native, None, tolerance))
         if found is not None:
             title = f"buffer {name} is not what the reference's forward leaves: {found.title}"
@@ -508,13 +532,9 @@ def _check_buffers(contestant: Contestant, ran: Ran, truth: Truth) -> None:
 def _check_repeatable(contestant: Contestant) -> None:
     """The second call had the first's inputs; different bits are a note, wrong ones were found already."""
     first, second = contestant.outputs[0], contestant.outputs[1]
-    if all(_same(a, b) for a, b in zip(first, second, strict=True)):
+    if all(compare.identical(a, b) for a, b in zip(first, second, strict=True)):
         return
-    difference = max(
-        float((a.double() - b.double()).abs().nan_to_num().max())
-        for a, b in zip(first, second, strict=True)
-        if a.numel() and not a.dtype.is_complex
-    )
+    difference = max(compare.max_difference(a, b) for a, b in zip(first, second, strict=True))
     contestant.notes.append(
         Finding(
             stage=contestant.stage,
@@ -527,15 +547,9 @@ def _check_repeatable(contestant: Contestant) -> None:
     )
 
 
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num())
-
-
 def _wrong_scalars(contestant: Contestant, got: Encoded, wanted: Encoded) -> str:
     """How a number that is no tensor differs; empty if none does."""
-    tolerance = contestant.arena.tolerance or compare.default_tolerance(
-        torch.float32, tf32=contestant.arena.allows_tf32
-    )
+    tolerance = contestant.arena.tolerance_for(torch.float32)
     return _differ(
         decode(_untensored(got), None, torch), decode(_untensored(wanted), None, torch), tolerance
     )
