@@ -54,9 +54,11 @@ def export_file(request: HttpRequest, state: str) -> HttpResponse:
 @library.post("/import")
 def import_entries(request: HttpRequest, dry_run: bool = False) -> dict[str, Any]:
     """Take over exported lines (the request's body); a report per line, and nothing at all where one is unusable."""
-    if len(request.body) > MAX_IMPORT_BYTES:
+    # Read as a stream: Django's own limit is that of forms.
+    body = request.read(MAX_IMPORT_BYTES + 1)
+    if len(body) > MAX_IMPORT_BYTES:
         raise services.Refused(f"at most {MAX_IMPORT_BYTES // 2**20} MiB at once")
-    text = request.body.decode("utf-8", "replace")
+    text = body.decode("utf-8", "replace")
     act = services.plan_import if dry_run else services.import_lines
     reports = act(by=person(request), text=text)
     usable = all(report.outcome is not Outcome.UNUSABLE for report in reports)

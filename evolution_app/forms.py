@@ -9,7 +9,7 @@ from evolution_app.models import Task
 from evolution_app.models.base import choices_of
 from evolution_app.views.reading import model_profiles
 from gpu_runner.core.contract import check_candidate, check_contract
-from gpu_runner.core.entries import EntryContent, EntryKind, Provenance, When
+from gpu_runner.core.entries import EntryContent, EntryKind, When
 from gpu_runner.core.source import MAX_BYTES, Problem
 from gpu_runner.core.targets import TARGETS
 from gpu_runner.core.task import Budget
@@ -166,6 +166,17 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+_TYPED = (
+    "title",
+    "action",
+    "before",
+    "after",
+    "not_when",
+    "preconditions",
+    "if_violated",
+)
+
+
 class EntryForm(Styled):
     """What an entry says. Lists are typed with commas between their items."""
 
@@ -180,6 +191,12 @@ class EntryForm(Styled):
     shapes = forms.CharField(required=False, max_length=300, help_text="rows above 4,096")
     hardware = forms.CharField(required=False, help_text="h200, sm_90")
     triton_versions = forms.CharField(required=False, max_length=60, help_text=">=3.4")
+    not_when = forms.CharField(
+        required=False,
+        max_length=2000,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        label="When it does not help, or harms",
+    )
     preconditions = forms.CharField(
         required=False, max_length=2000, widget=forms.Textarea(attrs={"rows": 2})
     )
@@ -210,6 +227,7 @@ class EntryForm(Styled):
                     "kind",
                     "title",
                     "action",
+                    "not_when",
                     "preconditions",
                     "if_violated",
                     "before",
@@ -222,7 +240,7 @@ class EntryForm(Styled):
         }
 
     def content(self, base: EntryContent | None = None) -> EntryContent:
-        """The content as typed; effects, provenance and tracks, which nobody types, come from `base`."""
+        """The content as typed; what nobody types, such as effects and where it was learned, comes from `base`."""
         data = self.cleaned_data
         when = When(
             operators=_words(data["operators"]),
@@ -233,18 +251,13 @@ class EntryForm(Styled):
             triton_versions=data["triton_versions"],
             tracks=base.when.tracks if base else (),
         )
-        return EntryContent(
-            kind=EntryKind(data["kind"]),
-            title=data["title"],
-            when=when,
-            action=data["action"],
-            before=data["before"],
-            after=data["after"],
-            effects=base.effects if base else (),
-            preconditions=data["preconditions"],
-            if_violated=data["if_violated"],
-            provenance=base.provenance if base else Provenance(),
-        )
+        typed = {
+            "kind": EntryKind(data["kind"]),
+            "when": when,
+            **{name: data[name] for name in _TYPED},
+        }
+        known = base.model_dump(exclude=set(typed)) if base else {}
+        return EntryContent.model_validate({**known, **typed})
 
 
 class SignInForm(Styled):

@@ -3,7 +3,19 @@
 from django.urls import path, re_path
 from django.views.generic import RedirectView
 
-from evolution_app.views import accounts, candidates, library, run_log, runs, shell, tasks, usage
+from evolution_app.views import (
+    accounts,
+    candidates,
+    exchanging,
+    library,
+    reviewing,
+    run_log,
+    runs,
+    shell,
+    tasks,
+    usage,
+    worth,
+)
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="runs"), name="home"),
@@ -62,14 +74,25 @@ urlpatterns = [
     ),
     # Library
     path("library", library.entry_list, name="library"),
+    path("library/worth", worth.worth_page, name="library-worth"),
+    path("library/export.jsonl", exchanging.export, name="library-export"),
+    path("library/import", exchanging.import_page, name="library-import"),
+    path("library/decide", reviewing.decide_several, name="library-decide"),
+    path("library/undo", reviewing.undo, name="library-undo"),
+    path("library/views", reviewing.save_view, name="view-save"),
+    path("library/views/<int:view_id>/forget", reviewing.forget_view, name="view-forget"),
     path("library/<int:entry_id>", library.entry_page, name="entry"),
     path("library/<int:entry_id>/edit", library.edit_entry, name="entry-edit"),
-    path("library/<int:entry_id>/merge", library.merge, name="entry-merge"),
-    path("library/<int:entry_id>/resubmit", library.resubmit, name="entry-resubmit"),
-    path("library/<int:entry_id>/share", library.share_entry, name="entry-share"),
+    path("library/<int:entry_id>/merge", reviewing.merge, name="entry-merge"),
+    path("library/<int:entry_id>/resubmit", reviewing.resubmit, name="entry-resubmit"),
+    path("library/<int:entry_id>/confirm", reviewing.confirm, name="entry-confirm"),
+    path("library/<int:entry_id>/claim", reviewing.claim, name="entry-claim"),
+    path("library/<int:entry_id>/release", reviewing.release, name="entry-release"),
+    path("library/<int:entry_id>/comment", reviewing.comment, name="entry-comment"),
+    path("library/<int:entry_id>/share", reviewing.share_entry, name="entry-share"),
     re_path(
         r"^library/(?P<entry_id>\d{1,18})/(?P<decision>approve|request_changes|reject|retire|restore)$",
-        library.decide,
+        reviewing.decide,
         name="entry-decide",
     ),
 ]

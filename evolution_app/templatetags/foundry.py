@@ -108,6 +108,24 @@ def entry_chip(state: str) -> SafeString:
 
 
 @register.simple_tag
+def by_model_chip() -> SafeString:
+    return format_html(
+        '<span class="chip cheat" title="{}">{} {}</span>',
+        "a model wrote parts of this; no person has confirmed them yet",
+        icon("bulb"),
+        "unconfirmed",
+    )
+
+
+@register.simple_tag
+def model_mark(content: Any, field: str) -> SafeString:
+    """Beside a field that a model wrote and nobody has confirmed."""
+    if field not in content.by_model:
+        return SafeString("")
+    return format_html('<br><span class="muted">{}</span>', "by a model, unconfirmed")
+
+
+@register.simple_tag
 def visibility_chip(visibility: str, label: str = "") -> SafeString:
     return _chip((_VISIBILITIES[visibility], "", label or visibility))
 

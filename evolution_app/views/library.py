@@ -1,35 +1,34 @@
-"""The Experience Library: list and search, an entry with its evidence and history, editing, and what experts decide."""
+"""The Experience Library: list and search, an entry with its evidence and history, editing."""
 
-from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods
 
 from evolution_app import permissions, services
 from evolution_app.forms import EntryForm
-from evolution_app.models import AuditEvent, EntryVersion, ExperienceEntry, Review, Task
+from evolution_app.models import AuditEvent, Candidate, EntryVersion, ExperienceEntry, Task, User
 from evolution_app.permissions import get_visible
 from evolution_app.services import NotAllowed, Refused, Stale
-from evolution_app.views.access import person, sentence, signed_in, tell_refusal
+from evolution_app.views import queues, undoing, worth
+from evolution_app.views.access import person, sentence, signed_in
 from evolution_app.views.diffs import Drawing, draw
+from evolution_app.views.similar import similar_to
 from gpu_runner.core.entries import EntryContent, EntryKind, EntryState
+from gpu_runner.core.entry_states import Actor, decisions_open
 
-PAGE = 25
+PAGE = 50
 
-QUEUES = (
-    ("review", "waiting for review"),
-    ("approved", "approved"),
-    ("mine", "nominated by me"),
-    ("drafts", "drafts"),
-    ("rejected", "rejected"),
-    ("retired", "retired"),
-    ("all", "all"),
-)
+SORTS = {
+    "changed": ("-changed_at", "-id"),
+    "oldest": ("created_at", "id"),
+    "most shown": ("-times_shown", "-id"),
+    "title": ("current__title", "id"),
+}
 
 
 @signed_in
@@ -39,37 +38,31 @@ def entry_list(request: HttpRequest) -> HttpResponse:
     user = person(request)
     visible = ExperienceEntry.objects.visible_to(user)
     queue = request.GET.get("queue", "")
-    if queue not in dict(QUEUES):
+    if queue not in queues.QUEUES:
         queue = "review" if permissions.may_review(user) else "approved"
-    found = _searched(request, _queued(visible, queue, request))
-    rows = found.for_lists().prefetch_related("evidence").order_by("-changed_at", "-id")
-    counts = visible.aggregate(
-        review=Count("id", filter=Q(state__in=[EntryState.NOMINATED, EntryState.VERIFIED])),
-        approved=Count("id", filter=Q(state=EntryState.APPROVED)),
-        all=Count("id"),
-    )
+    found = _searched(request, queues.prepared(visible).filter(queues.condition(queue, user)))
+    sort = request.GET.get("sort", "changed")
+    rows = found.for_lists().prefetch_related("evidence").annotate(times_shown=Count("uses"))
+    counts = queues.counts(visible, user)
     context = {
-        "page": Paginator(rows, PAGE).get_page(request.GET.get("page")),
+        "page": Paginator(rows.order_by(*SORTS.get(sort, SORTS["changed"])), PAGE).get_page(
+            request.GET.get("page")
+        ),
         "queue": queue,
-        "queues": [(key, name, counts.get(key)) for key, name in QUEUES],
+        "about": queues.QUEUES[queue][1],
+        "may_review": permissions.may_review(user),
+        "review_queues": [
+            (key, *queues.REVIEW_QUEUES[key], counts[key]) for key in queues.REVIEW_QUEUES
+        ],
+        "shelves": [(key, *queues.SHELVES[key], counts[key]) for key in queues.SHELVES],
         "kinds": [kind.value for kind in EntryKind],
+        "sorts": list(SORTS),
+        "views": user.saved_views.all(),
+        "undo": undoing.undoable(request),
         "is_filtered": any(request.GET.get(name) for name in ("q", "kind")),
         "section": "library",
     }
     return render(request, "library/list.html", context)
-
-
-def _queued(entries: QuerySet[ExperienceEntry], queue: str, request: HttpRequest) -> Any:
-    conditions = {
-        "review": Q(state__in=[EntryState.NOMINATED, EntryState.VERIFIED]),
-        "approved": Q(state=EntryState.APPROVED),
-        "mine": Q(nominated_by=request.user.pk),
-        "drafts": Q(state=EntryState.DRAFT),
-        "rejected": Q(state=EntryState.REJECTED),
-        "retired": Q(state=EntryState.RETIRED),
-        "all": Q(),
-    }
-    return entries.filter(conditions[queue])
 
 
 def _searched(request: HttpRequest, entries: Any) -> Any:
@@ -85,56 +78,104 @@ def _searched(request: HttpRequest, entries: Any) -> Any:
     return entries
 
 
-def _entry(request: HttpRequest, entry_id: int) -> ExperienceEntry:
+@signed_in
+@require_GET
+def entry_page(request: HttpRequest, entry_id: int) -> HttpResponse:
+    """An entry; the address of one that was merged leads to the other, unless its history is asked for."""
+    entry = visible_entry(request, entry_id)
+    if entry.merged_into_id is not None and "history" not in request.GET:
+        visible = ExperienceEntry.objects.visible_to(person(request))
+        if visible.filter(pk=entry.merged_into_id).exists():
+            messages.info(request, f"E-{entry.pk} was merged into this entry.", "live")
+            return redirect("entry", entry.merged_into_id)
+    return render(request, "library/detail.html", entry_context(request, entry))
+
+
+def visible_entry(request: HttpRequest, entry_id: int) -> ExperienceEntry:
     rows = ExperienceEntry.objects.select_related(
-        "current", "approved", "task__owner", "candidate__run", "nominated_by", "merged_into"
+        "current",
+        "approved",
+        "task__owner",
+        "candidate__run",
+        "nominated_by",
+        "merged_into",
+        "claimed_by",
     )
     return get_visible(rows, request.user, pk=entry_id)
 
 
-@signed_in
-@require_GET
-def entry_page(request: HttpRequest, entry_id: int) -> HttpResponse:
-    entry = _entry(request, entry_id)
+def entry_context(
+    request: HttpRequest, entry: ExperienceEntry, *, seen: int | None = None
+) -> dict[str, Any]:
+    """All that an entry's page shows. `seen` is the version that the person has read, if that is not the newest."""
     content = entry.content
+    user = person(request)
     versions = list(entry.versions.select_related("author").order_by("-number"))
-    context = {
+    newest = versions[0].number
+    seen = seen or _number(request, "seen", newest)
+    return {
         "entry": entry,
         "content": content,
         "before_after": draw(content.before, content.after) if content.before else None,
         "lines_only": content.after if not content.before else "",
         "versions": versions,
-        "evidence": entry.evidence.select_related("task", "before", "after"),
+        "evidence": entry.evidence.select_related("task", "before", "after", "version"),
         "reviews": entry.reviews.select_related("reviewer", "version").order_by("-id"),
+        "comments": entry.comments.select_related("author", "version"),
         "audit": AuditEvent.objects.about(entry).newest_first()[:50],
-        "uses": entry.uses.count(),
-        "change": _change(request, versions),
-        "may_edit": permissions.may_edit_entry(request.user, entry),
-        "may_review": permissions.may_review(request.user),
-        "may_widen": permissions.may_widen_entry(request.user, entry),
+        "worth": worth.worth_of(entry),
+        "shown_in": _shown_in(entry, user),
+        "similar": similar_to(entry, user),
+        "seen": seen,
+        "newest": versions[0],
+        "change": _change(request, versions, seen),
+        "queue": asked_queue(request),
+        "undo": undoing.undoable(request),
+        "may_edit": permissions.may_edit_entry(user, entry),
+        "may_review": permissions.may_review(user),
+        "may_comment": permissions.may_submit(user),
+        "may_widen": permissions.may_widen_entry(user, entry),
         "visibilities": Task.Visibility.choices,
-        "approval": _approval(request, entry),
+        "approval": approval_of(request, entry),
+        "open": [d.value for d in decisions_open(EntryState(entry.state), Actor.EXPERT)],
+        "reason": request.POST.get("reason", ""),
         "section": "library",
     }
-    return render(request, "library/detail.html", context)
 
 
-def _approval(request: HttpRequest, entry: ExperienceEntry) -> dict[str, Any]:
+def asked_queue(request: HttpRequest) -> str:
+    asked = request.POST.get("queue") or request.GET.get("queue") or "review"
+    return asked if asked in queues.QUEUES else "review"
+
+
+def _shown_in(entry: ExperienceEntry, user: User) -> Any:
+    """The latest candidates that it was shown for, as far as the person may see them."""
+    visible = Candidate.objects.visible_to(user)
+    uses = entry.uses.filter(candidate__in=visible).select_related("candidate", "version")
+    return uses.order_by("-id")[:10]
+
+
+def approval_of(request: HttpRequest, entry: ExperienceEntry) -> dict[str, Any]:
     """Whether this person may approve now, and what stands in the way, for the page to say."""
     if entry.state in (EntryState.REJECTED, EntryState.RETIRED):
         return {"allowed": False, "why": f"The entry is {entry.state}; restore it first."}
+    if entry.state == EntryState.DRAFT:
+        return {"allowed": False, "why": "The entry is a draft; submit it for review first."}
     try:
         needed = services.waivers_needed(entry=entry, by=person(request))
     except NotAllowed as error:
         return {"allowed": False, "why": sentence(error)}
+    if entry.content.by_model:
+        why = "A model wrote parts of it: confirm them, or edit them, first."
+        return {"allowed": False, "why": why, "needed": needed}
     return {"allowed": True, "needed": needed}
 
 
-def _change(request: HttpRequest, versions: list[EntryVersion]) -> dict[str, Any] | None:
-    """The difference of two versions of the entry: `?from=1&to=3`, by default the last change."""
+def _change(request: HttpRequest, versions: list[EntryVersion], seen: int) -> dict[str, Any] | None:
+    """The difference of two versions: `?from=1&to=3`; by default what is new to the person, else the last change."""
     by_number = {version.number: version for version in versions}
     newest = versions[0].number
-    old = by_number.get(_number(request, "from", newest - 1))
+    old = by_number.get(_number(request, "from", seen if seen < newest else newest - 1))
     new = by_number.get(_number(request, "to", newest))
     if old is None or new is None:
         return None
@@ -164,6 +205,7 @@ def _as_text(content: EntryContent) -> str:
         f"triton_versions: {when.triton_versions}",
         *(f"action: {line}" for line in content.action.splitlines()),
         *(f"preconditions: {line}" for line in content.preconditions.splitlines()),
+        *(f"not when: {line}" for line in content.not_when.splitlines()),
         *(f"if violated: {line}" for line in content.if_violated.splitlines()),
         *(f"before: {line}" for line in content.before.splitlines()),
         *(f"after: {line}" for line in content.after.splitlines()),
@@ -175,7 +217,7 @@ def _as_text(content: EntryContent) -> str:
 @require_http_methods(["GET", "POST"])
 def edit_entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     """A new version; a form that was opened on an older one is shown again with what changed meanwhile."""
-    entry = _entry(request, entry_id)
+    entry = visible_entry(request, entry_id)
     if not permissions.may_edit_entry(request.user, entry):
         raise NotAllowed(
             "experts edit entries; you may edit what you nominated until it is approved"
@@ -200,7 +242,7 @@ def edit_entry(request: HttpRequest, entry_id: int) -> HttpResponse:
     context = {
         "form": form,
         "entry": entry,
-        "approval": _approval(request, entry),
+        "approval": approval_of(request, entry),
         "section": "library",
     }
     return render(request, "library/edit.html", context, status=status)
@@ -213,7 +255,7 @@ def _save(
     content = form.content(base)
     note = form.cleaned_data["note"]
     if "approve" in request.POST:
-        services.approve_entry(
+        review = services.approve_entry(
             entry=entry,
             by=person(request),
             version=version,
@@ -221,94 +263,10 @@ def _save(
             waiver=request.POST.get("waiver", ""),
             content=content,
         )
+        undoing.remember(request, review.batch, f"Edited and approved E-{entry.pk}")
         messages.success(request, "Saved and approved; the edit is shown as yours.", "good")
         return
     services.edit_entry(
         entry=entry, by=person(request), version=version, content=content, note=note
     )
     messages.success(request, "Saved as a new version.", "good")
-
-
-_DECISIONS: dict[str, tuple[Callable[..., Review], str]] = {
-    "approve": (services.approve_entry, "Approved: retrieval uses it from now on."),
-    "request_changes": (services.request_changes, "Back to its author with your reason."),
-    "reject": (services.reject_entry, "Rejected; the history stays."),
-    "retire": (services.retire_entry, "Retired; the history stays."),
-    "restore": (services.restore_entry, "Back in the review queue."),
-}
-
-
-@signed_in
-@require_POST
-def decide(request: HttpRequest, entry_id: int, decision: str) -> HttpResponse:
-    """Approve, request changes, reject, retire or restore; then on to the next entry that waits."""
-    entry = _entry(request, entry_id)
-    act, answer = _DECISIONS[decision]
-    version = request.POST.get("version", "")
-    extra = {"waiver": request.POST.get("waiver", "")} if decision == "approve" else {}
-    try:
-        act(
-            entry=entry,
-            by=person(request),
-            version=int(version) if version.isdecimal() and len(version) < 9 else 0,
-            reason=request.POST.get("reason", ""),
-            **extra,
-        )
-    except Refused as error:
-        tell_refusal(request, error)
-        return redirect("entry", entry.pk)
-    messages.success(request, f"{entry}: {answer}", "good")
-    waiting = ExperienceEntry.objects.visible_to(person(request)).waiting_for_review()
-    following = waiting.exclude(pk=entry.pk).order_by("id").first()
-    return redirect("entry", following.pk) if following else redirect("library")
-
-
-@signed_in
-@require_POST
-def merge(request: HttpRequest, entry_id: int) -> HttpResponse:
-    """Retire this entry in favour of another one."""
-    entry = _entry(request, entry_id)
-    into = request.POST.get("into", "").strip().upper().removeprefix("E-")
-    version = request.POST.get("version", "")
-    try:
-        if not into.isdecimal() or len(into) > 12:
-            raise Refused("name the entry to merge into, such as E-12")
-        services.merge_entry(
-            entry=entry,
-            into=get_visible(ExperienceEntry, request.user, pk=int(into)),
-            by=person(request),
-            version=int(version) if version.isdecimal() else 0,
-            reason=request.POST.get("reason", ""),
-        )
-    except Refused as error:
-        tell_refusal(request, error)
-        return redirect("entry", entry.pk)
-    messages.success(request, f"Merged into E-{into}; both keep their history.", "good")
-    return redirect("entry", int(into))
-
-
-@signed_in
-@require_POST
-def resubmit(request: HttpRequest, entry_id: int) -> HttpResponse:
-    entry = _entry(request, entry_id)
-    version = request.POST.get("version", "")
-    try:
-        services.resubmit_entry(
-            entry=entry, by=person(request), version=int(version) if version.isdecimal() else 0
-        )
-    except Refused as error:
-        tell_refusal(request, error)
-    return redirect("entry", entry.pk)
-
-
-@signed_in
-@require_POST
-def share_entry(request: HttpRequest, entry_id: int) -> HttpResponse:
-    entry = _entry(request, entry_id)
-    try:
-        services.share_entry(
-            entry=entry, by=person(request), visibility=request.POST.get("visibility", "")
-        )
-    except Refused as error:
-        tell_refusal(request, error)
-    return redirect("entry", entry.pk)
