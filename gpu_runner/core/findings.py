@@ -31,6 +31,42 @@ class Source(StrEnum):
     RUNNER = "runner"
 
 
+class Cause(StrEnum):
+    """Why a candidate fails, as far as a rule can tell: `evidence["cause"]` of a gate finding."""
+
+    # it does not compile
+    SHAPE_MISMATCH = "shape_mismatch"
+    NOT_A_POWER_OF_TWO = "not_a_power_of_two"
+    WRONG_TYPE = "wrong_type"
+    UNKNOWN_NAME = "unknown_name"
+    NOT_CONSTEXPR = "not_constexpr"
+    UNSUPPORTED_PYTHON = "unsupported_python"
+    TILE_TOO_LARGE = "tile_too_large"
+    TILE_TOO_SMALL = "tile_too_small"
+    SHARED_MEMORY = "shared_memory"
+    REGISTERS = "registers"
+    THREADS = "threads"
+    LAUNCH_ARGUMENTS = "launch_arguments"
+    # its numbers are wrong
+    MISSING_MASK = "missing_mask"
+    WRONG_MASK = "wrong_mask"
+    WRONG_FILL = "wrong_fill"
+    UNMASKED_REDUCTION = "unmasked_reduction"
+    SKIPPED_ELEMENTS = "skipped_elements"
+    LOW_PRECISION = "low_precision"
+    TRANSPOSED_STRIDES = "transposed_strides"
+    WRONG_AXIS = "wrong_axis"
+    WRONG_TILE = "wrong_tile"
+    SCALED = "scaled"
+    LARGE_MAGNITUDES = "large_magnitudes"
+    UNDEFINED_VALUE = "undefined_value"
+    # its memory is
+    RACE = "race"
+    SHORT_GRID = "short_grid"
+    NOT_CLEARED = "not_cleared"
+    READ_BEFORE_WRITTEN = "read_before_written"
+
+
 class Location(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,3 +90,10 @@ class Finding(BaseModel):
     location: Location = Location()
     suggestion: str = Field(default="", max_length=1000)
     entries: Annotated[tuple[str, ...], Field(description="ids of library entries")] = ()
+
+    @property
+    def predicted_gain(self) -> float | None:
+        """Of a performance finding: time now / time without the named loss."""
+        gain = self.evidence.get("predicted_gain")
+        is_number = isinstance(gain, int | float) and not isinstance(gain, bool)
+        return float(gain) if is_number and gain > 0 else None  # type: ignore[arg-type, operator]

@@ -57,7 +57,7 @@ def _advice(finding: Finding, evaluation: Evaluation, source: str) -> Advice:
     if finding.kind in _MEMORY and not _is_wrong_device(finding, evaluation):
         return memory.advise(finding, source)
     if finding.kind in _NUMERICS:
-        return numerics.advise(finding)
+        return numerics.advise(finding, source)
     return compile.advise(finding, source)
 
 

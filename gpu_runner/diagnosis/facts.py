@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_runner.core.findings import Evidence, Finding, Location
+from gpu_runner.core.findings import Cause, Evidence, Finding, Location
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,8 @@ class Advice:
     Args:
         cause: one clause that is appended to the title.
         facts: added to the evidence.
+        cause_kind: the cause as one of the words that rules and searches know.
+        region: where, in words that say more than the finding's own, which they go before.
     """
 
     cause: str = ""
@@ -20,6 +22,8 @@ class Advice:
     facts: Evidence = field(default_factory=dict)
     line: int | None = None
     kernel: str | None = None
+    cause_kind: Cause | None = None
+    region: str = ""
 
 
 def text_of(finding: Finding) -> str:
@@ -53,11 +57,12 @@ def advised(finding: Finding, advice: Advice) -> Finding:
     if advice.cause and advice.cause not in title:
         title = f"{title}: {advice.cause}"
     place = finding.location
+    cause: Evidence = {"cause": advice.cause_kind.value} if advice.cause_kind else {}
     location = Location(
         kernel=place.kernel or advice.kernel,
         line=place.line or advice.line,
         tensor=place.tensor,
-        region=place.region,
+        region=_joined(advice.region, place.region),
     )
     suggestion = finding.suggestion
     if advice.suggestion and advice.suggestion not in suggestion:
@@ -67,6 +72,22 @@ def advised(finding: Finding, advice: Advice) -> Finding:
             "title": title[:300],
             "location": location,
             "suggestion": suggestion[:1000],
-            "evidence": {**advice.facts, **finding.evidence},
+            "evidence": {**cause, **advice.facts, **finding.evidence},
         }
     )
+
+
+def _joined(added: str, known: str | None) -> str | None:
+    if not added or (known or "").startswith(added):
+        return known
+    return f"{added}: {known}"[:200] if known and known != "everywhere" else added[:200]
+
+
+def texts(finding: Finding, name: str) -> list[str]:
+    value = finding.evidence.get(name)
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def lines_of(finding: Finding, name: str) -> list[int]:
+    value = finding.evidence.get(name)
+    return [line for line in value if isinstance(line, int)] if isinstance(value, list) else []

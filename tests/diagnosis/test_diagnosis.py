@@ -6,6 +6,7 @@ import pytest
 
 from gpu_runner.core.evaluation import Evaluation, Timing
 from gpu_runner.core.findings import Finding, Location, Severity, Source
+from gpu_runner.core.targets import TARGETS
 from gpu_runner.core.verdicts import Stage, Verdict
 from gpu_runner.diagnosis import compile as compile_errors
 from gpu_runner.diagnosis import diagnose
@@ -219,11 +220,17 @@ def test_an_access_out_of_bounds_says_how_far(index: int, cause: str) -> None:
 
 
 def test_a_line_without_a_mask_is_named() -> None:
-    text = "a = 1\nx = tl.load(p + offsets)\n"
+    text = "@triton.jit\ndef own(p):\n    x = tl.load(p + offsets)\n"
     found = finding(
-        "out_of_bounds", evidence={"access": "load"}, location=Location(line=2, tensor="p")
+        "out_of_bounds", evidence={"access": "load"}, location=Location(line=3, tensor="p")
     )
-    assert "Line 2 has no mask" in diagnosed(Verdict.RUNTIME_ERROR, found, text).suggestion
+    lead = diagnosed(Verdict.RUNTIME_ERROR, found, text)
+    assert "Line 3 has no mask" in lead.suggestion
+    assert lead.evidence == {
+        "access": "load",
+        "cause": "missing_mask",
+        "expression": "p + offsets",
+    }
 
 
 def test_memory_of_the_device_is_not_the_device_of_an_output() -> None:
@@ -251,7 +258,7 @@ def test_what_a_finding_already_says_is_kept() -> None:
         suggestion="Mine.",
     )
     lead = diagnosed(Verdict.COMPILE_ERROR, found)
-    assert lead.evidence == {"name": "mine"}
+    assert lead.evidence == {"cause": "unknown_name", "name": "mine"}
     assert (lead.location.line, lead.location.kernel) == (3, "other")
     assert lead.suggestion.startswith("Mine. Define or import it")
 
@@ -286,7 +293,7 @@ def hints(found: Evaluation) -> list[str]:
 @pytest.mark.parametrize(
     ("parts", "profile", "kind", "gain"),
     [
-        ([part(), part("b", us=54.0, dram_us=50.0)], {}, "launches", 158 / 104),
+        ([part(), part("b", us=9.0, launch_us=5.0, dram_us=4.0)], {}, "launches", 113 / 104),
         ([part(dram_bytes=2000.0)], {}, "redundant_traffic", 104 / 54),
         ([part(bytes_per_wanted_byte=4.0)], {}, "uncoalesced", 104 / 29),
         ([part(parallelism=0.5, limiter="grid")], {}, "little_in_flight", 104 / 54),
@@ -323,8 +330,69 @@ def test_the_largest_loss_comes_first() -> None:
     slow = part(dram_bytes=4000.0)
     assert hints(correct(slow, part("b", us=14.0, dram_us=10.0))) == [
         "redundant_traffic",
-        "launches",
+        "extra_kernels",
     ]
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind", "line", "gain"),
+    [
+        ([part(), part("b", us=54.0, dram_us=50.0, line=20)], "extra_kernels", 20, 158 / 104),
+        (
+            [part(), part("_to_copy", kind="copy", us=52.0, line=30)],
+            "needless_copies",
+            30,
+            156 / 104,
+        ),
+        (
+            [part("mm", kind="matmul", us=400.0, line=40, dot_us=390.0, dram_us=1.0), part()],
+            "outside_own_kernels",
+            40,
+            504 / 400,
+        ),
+        (
+            [part(bytes_per_wanted_byte=4.0, spread_tensor="x", spread_line=12, dram_bytes=4000.0)],
+            "uncoalesced",
+            12,
+            104 / 29,
+        ),
+        (
+            [part(dram_bytes=2000.0, reread_tensor="x", reread_line=14, reread_times=2.0)],
+            "redundant_traffic",
+            14,
+            104 / 54,
+        ),
+        (
+            [part(bound="dot", dot_us=100.0, dram_us=9.0, flops_a_dot=8192.0, dot_efficiency=0.18)],
+            "small_tiles",
+            8,
+            104 / 29,
+        ),
+    ],
+)
+def test_a_loss_is_at_its_line(parts, kind, line, gain) -> None:
+    lead = diagnose(correct(*parts), source()).lead
+    assert lead is not None
+    assert (lead.kind, lead.location.line) == (kind, line)
+    assert lead.predicted_gain == pytest.approx(gain)
+
+
+@pytest.mark.parametrize("reached", [0.951, 0.98, 1.04])
+def test_a_call_at_the_memory_ceiling_has_no_other_finding(reached: float) -> None:
+    target = TARGETS["h200"]
+    us = 104.0
+    least = reached * us * target.bandwidth * target.copy_fraction / 1e6
+    slow = part(dram_bytes=2000.0, bytes_per_wanted_byte=4.0, parallelism=0.5, limiter="grid")
+    found = correct(slow, least_bytes=least).model_copy(update={"environment": {"target": "h200"}})
+    (only,) = diagnose(found, source()).findings
+    assert (only.kind, only.severity) == ("at_memory_ceiling", Severity.NOTE)
+    assert only.evidence["reached"] == pytest.approx(reached)
+
+
+def test_a_call_below_the_memory_ceiling_is_told_what_it_loses() -> None:
+    found = correct(part(dram_bytes=2000.0), least_bytes=1000.0)
+    below = found.model_copy(update={"environment": {"target": "h200"}})
+    assert hints(below) == ["redundant_traffic"]
 
 
 def test_nothing_to_gain_is_said() -> None:

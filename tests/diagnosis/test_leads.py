@@ -48,6 +48,7 @@ def test_the_suite_is_large_and_every_case_has_a_name_of_its_own() -> None:
 
 @pytest.mark.exam
 @pytest.mark.sandbox
+@pytest.mark.timeout(3600)
 def test_the_right_finding_leads(pool: LocalPool) -> None:
     wrong = []
     for case in sorted(CASES, key=lambda case: case.reference):

@@ -172,7 +172,7 @@ CASES = [
     ),
     Case(
         "shared memory beyond the limit",
-        task("x @ w", "torch.randn(256, 256).half()", "torch.randn(256, 256).half()"),
+        task("x @ w", "torch.randn(32, 32).half()", "torch.randn(32, 32).half()"),
         product(
             ("def own(", "def own(  # HERE\n    "),
             (', input_precision="ieee"', ""),
