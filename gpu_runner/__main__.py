@@ -1,4 +1,4 @@
-"""The command line: `python -m gpu_runner doctor | lint | evaluate | evolve | work`.
+"""The command line: `python -m gpu_runner doctor | lint | evaluate | evolve | learn | work`.
 
 Exit codes: 0 what was asked for holds (the candidate is correct, a correct best was found, all is well); 1 it does not; 2 wrong
 usage, an unusable task included; 3 the evaluator itself failed. With `--json` one JSON object goes to stdout and nothing else.
@@ -165,6 +165,38 @@ def evolve(
     else:
         show.result(result, out)
     raise typer.Exit(OK if result.best is not None else NO)
+
+
+@app.command()
+def learn(
+    task: TaskFile,
+    kernel: Annotated[Path, typer.Argument(metavar="KERNEL", help="An expert's ModelNew.")],
+    out: Annotated[Path, typer.Option(help="Folder for entries.jsonl and lineage.json.")],
+    as_json: Json = False,
+    evaluations: Annotated[int, typer.Option(min=2, help="Budget: kernels evaluated.")] = 32,
+    device: Device = "auto",
+    track: TrackOption = Track.OWN_KERNELS,
+    precision: PrecisionOption = Precision.REFERENCE,
+    target: Target = "h200",
+    sandbox: Sandbox = "bwrap",
+) -> None:
+    """Learn from an expert's kernel: take out one technique after the other, and keep what costs. Exit 0 with a lesson."""
+    from gpu_runner import learning
+    from gpu_runner.experience.lineage import UnfitExpert
+
+    spec = _task(task, track=track, precision=precision, target=target)
+    source = _read(kernel)
+    with _pool(device, sandbox) as pool, _our_failures():
+        try:
+            learned = learning.learn(pool, spec, source, evaluations=evaluations)
+        except UnfitExpert as error:
+            _usage(str(error))
+    learning.write(learned, out)
+    if as_json:
+        _print_json(learned.lineage.model_dump(mode="json"))
+    else:
+        show.lineage(learned.lineage, len(learned.entries), out)
+    raise typer.Exit(OK if learned.entries else NO)
 
 
 @app.command()

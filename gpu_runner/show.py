@@ -20,6 +20,7 @@ from gpu_runner.core.verdicts import Fidelity, Stage, VerifiedAt
 if TYPE_CHECKING:
     from gpu_runner.doctor import Check
     from gpu_runner.evolution.results import RunResult
+    from gpu_runner.experience.lineage import Lineage
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -191,3 +192,17 @@ def result(found: "RunResult", folder: Path) -> None:
         )
     if found.moves:
         out.print(table)
+
+
+def lineage(found: "Lineage", lessons: int, folder: Path) -> None:
+    table = Table("taken out", "of", "became", "time", box=None)
+    for tried in found.alone:
+        cost = f"{tried.cost:.3f}x" if tried.cost is not None else tried.title
+        table.add_row(tried.step.technique, tried.step.site, tried.verdict, cost)
+    out.print(table)
+    if found.walk:
+        kept = [tried for tried in found.walk if tried.cost is not None]
+        out.print(Text(f"{len(kept)} of {len(found.walk)} steps stand on top of each other", "dim"))
+    if found.left_out:
+        out.print(Text(f"{found.left_out} steps were left out for want of budget", "yellow"))
+    out.print(Text(f"{lessons} lessons, written to {folder / 'entries.jsonl'}", "bold"))

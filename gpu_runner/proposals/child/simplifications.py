@@ -1,0 +1,298 @@
+"""Steps back from an expert's kernel: each takes one technique out of the text and leaves what the kernel computes alone.
+
+The request is `{"source": str}`; the answer is a list of simpler sources, each with the name of the technique that it lacks, a
+line for people, and the site (`kernel` or `kernel.constant`). Whether a step still compiles, passes and costs time is found
+out by evaluating it: a step whose kernel fails says what the technique rests on.
+"""
+
+import ast
+
+from gpu_runner.core.source import Problem, parse
+from gpu_runner.proposals.child.simplifications_rows import read_again_for_each_reduction
+from gpu_runner.proposals.child.simplifications_split import split_trailing_work
+from gpu_runner.proposals.child.tuning_sites import (
+    Change,
+    Edit,
+    Reading,
+    Unreadable,
+    applied,
+    is_call_of,
+    last_name,
+)
+
+LEAST_OF_DOT = 16
+MOST_OF_BLOCK = 1 << 20
+_HINTS = ("eviction_policy", "cache_modifier")
+LN_2 = "0.6931471805599453"
+
+
+def simplifications(request):
+    """All sources that one step back makes of the candidate."""
+    source = request["source"]
+    try:
+        reading = Reading(source)
+    except Unreadable as error:
+        return {"steps": [], "reason": str(error)}
+    steps, seen = [], {ast.dump(reading.tree)}
+    for technique, simplify in _TECHNIQUES.items():
+        for site, change in simplify(reading):
+            tree = parse(text := applied(source, change.edits))
+            if isinstance(tree, Problem) or ast.dump(tree) in seen:
+                continue
+            seen.add(ast.dump(tree))
+            steps.append(
+                {"technique": technique, "site": site, "source": text, "move": change.move}
+            )
+    return {"steps": steps}
+
+
+def _one_warp(reading):
+    """Half of a technique: enough warps for the block. One warp holds the whole block alone."""
+    yield from _options(reading, "num_warps", 1)
+
+
+def _one_stage(reading):
+    for site, change in _options(reading, "num_stages", 1):
+        if reading.kernels[site].uses_dot:
+            yield site, change
+
+
+def _options(reading, option, value):
+    for launch in reading.launches:
+        given = launch.arguments.get(option)
+        if isinstance(given, ast.Constant) and given.value != value:
+            edit = reading.replace(given, str(value))
+            yield (
+                launch.kernel.name,
+                Change([edit], f"{option}={value} for {launch.kernel.name}", 1),
+            )
+
+
+def _smaller_blocks(reading):
+    """A constant of a launch a quarter as large, and the grid that counts by it with it."""
+    for launch, name, given in _constants(reading):
+        least = LEAST_OF_DOT if launch.kernel.uses_dot else 1
+        smaller = max(least, given.value // 4)
+        if smaller < given.value:
+            yield _site(launch, name), _resized(reading, launch, name, given, smaller)
+
+
+def _larger_pieces(reading):
+    """A constant that only the grid and a loop use, 16 times as large: fewer programs with more work each."""
+    for launch, name, given in _constants(reading):
+        if launch.kernel.uses_dot or _is_block(launch.kernel, name) or given.value < 2:
+            continue
+        larger = given.value * 16
+        if larger <= MOST_OF_BLOCK * 16 and _counted(reading, launch, given.value):
+            yield _site(launch, name), _resized(reading, launch, name, given, larger)
+
+
+def _constants(reading):
+    for launch in reading.launches:
+        for name, given in launch.arguments.items():
+            is_number = isinstance(given, ast.Constant) and type(given.value) is int
+            if name in launch.kernel.constexprs and is_number and given.value > 1:
+                yield launch, name, given
+
+
+def _resized(reading, launch, name, given, value):
+    places = [given, *_counted(reading, launch, given.value)]
+    edits = [reading.replace(place, str(value)) for place in places]
+    return Change(edits, f"{name}={value} instead of {given.value} in {launch.kernel.name}", 1)
+
+
+def _counted(reading, launch, value):
+    """The constants of this value by which the function that launches divides: `triton.cdiv(n, 128)`."""
+    return [
+        call.args[1]
+        for call in ast.walk(launch.scope)
+        if is_call_of(call, "cdiv")
+        and len(call.args) == 2
+        and isinstance(call.args[1], ast.Constant)
+        and call.args[1].value == value
+    ]
+
+
+def _is_block(kernel, name):
+    """Whether a constant is the length of a `tl.arange`, which must stay a power of two that fits registers."""
+    return any(
+        is_call_of(node, "arange")
+        and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
+        for node in ast.walk(kernel.node)
+    )
+
+
+def _site(launch, name):
+    return f"{launch.kernel.name}.{name}"
+
+
+def _plain_tile_order(reading):
+    for kernel in reading.kernels.values():
+        for node in ast.walk(kernel.node):
+            if isinstance(node, ast.Assign) and is_call_of(node.value, "swizzle2d"):
+                plain = ", ".join(reading.text(argument) for argument in node.value.args[:2])
+                edit = reading.replace(node.value, f"{plain}")
+                yield (
+                    kernel.name,
+                    Change([edit], f"walk the tiles of {kernel.name} in plain order", 1),
+                )
+
+
+def _no_hints(reading):
+    for kernel in reading.kernels.values():
+        edits = [
+            Edit(reading.end(_before(call, keyword)), reading.end(keyword.value), "")
+            for call in ast.walk(kernel.node)
+            if is_call_of(call, "load", "store")
+            for keyword in call.keywords
+            if keyword.arg in _HINTS
+        ]
+        if edits:
+            yield kernel.name, Change(edits, f"no hints to the cache in {kernel.name}", 1)
+
+
+def _before(call, keyword):
+    """The argument before a keyword; a load's pointer at least stands there."""
+    arguments = [*call.args, *(k.value for k in call.keywords)]
+    earlier = [
+        a
+        for a in arguments
+        if (a.end_lineno, a.end_col_offset) < (keyword.lineno, keyword.col_offset)
+    ]
+    return max(earlier, key=lambda a: (a.end_lineno, a.end_col_offset))
+
+
+def _always_masked(reading):
+    """A constant that a launch computes from `size % tile == 0` becomes False."""
+    for launch in reading.launches:
+        for name, given in launch.arguments.items():
+            is_test = isinstance(given, ast.Compare) and any(
+                isinstance(node, ast.Mod) for node in ast.walk(given)
+            )
+            if name in launch.kernel.constexprs and is_test:
+                edit = reading.replace(given, "False")
+                yield _site(launch, name), Change([edit], f"masks also where {name} holds", 1)
+
+
+def _whole_loops(reading):
+    """A loop that ends early, at the smaller of a size and a bound, walks over the whole size."""
+    for kernel in reading.kernels.values():
+        for loop in ast.walk(kernel.node):
+            if not (isinstance(loop, ast.For) and is_call_of(loop.iter, "range")):
+                continue
+            ends = [a for a in loop.iter.args if is_call_of(a, "minimum") and len(a.args) == 2]
+            sizes = [end.args[0] for end in ends if isinstance(end.args[0], ast.Name)]
+            if len(ends) == 1 and sizes:
+                edit = reading.replace(ends[0], sizes[0].id)
+                yield (
+                    kernel.name,
+                    Change([edit], f"walk over all of {sizes[0].id} in {kernel.name}", 1),
+                )
+
+
+def _natural_exponentials(reading):
+    for kernel in reading.kernels.values():
+        calls = [node for node in ast.walk(kernel.node) if is_call_of(node, "exp2")]
+        edits = [edit for call in calls for edit in _as_exp(reading, call)]
+        if edits:
+            yield kernel.name, Change(edits, f"exp instead of exp2 in {kernel.name}", 1)
+
+
+def _as_exp(reading, call):
+    argument = call.args[0]
+    return [
+        reading.replace(call.func, "tl.exp"),
+        Edit(reading.start(argument), reading.start(argument), "("),
+        Edit(reading.end(argument), reading.end(argument), f") * {LN_2}"),
+    ]
+
+
+def _ordinary_products(reading):
+    for kernel in reading.kernels.values():
+        edits = [
+            reading.replace(keyword.value, '"ieee"')
+            for call in ast.walk(kernel.node)
+            if is_call_of(call, "dot")
+            for keyword in call.keywords
+            if keyword.arg == "input_precision"
+            and getattr(keyword.value, "value", "") in ("tf32", "tf32x3")
+        ]
+        if edits:
+            yield (
+                kernel.name,
+                Change(edits, f"float32 products on ordinary units in {kernel.name}", 1),
+            )
+
+
+def _reduce_in_the_loop(reading):
+    """A vector of partial sums that is reduced after its loop becomes a scalar to which each step adds a reduced block."""
+    for kernel in reading.kernels.values():
+        for loop in [node for node in kernel.node.body if isinstance(node, ast.For)]:
+            for step in loop.body:
+                if edits := _reduced_step(reading, kernel.node.body, step):
+                    yield kernel.name, Change(edits, f"reduce in each step in {kernel.name}", 1)
+
+
+def _reduced_step(reading, body, step):
+    if not (isinstance(step, ast.AugAssign) and isinstance(step.op, ast.Add)):
+        return []
+    name = getattr(step.target, "id", "")
+    starts = [
+        node.value
+        for node in body
+        if isinstance(node, ast.Assign)
+        and [getattr(target, "id", "") for target in node.targets] == [name]
+        and is_call_of(node.value, "zeros")
+        and len(getattr(node.value.args[0], "elts", ())) == 1
+    ]
+    sums = [
+        node
+        for statement in body
+        if not isinstance(statement, ast.For)
+        for node in ast.walk(statement)
+        if is_call_of(node, "sum")
+        and isinstance(node.args[0], ast.Name)
+        and node.args[0].id == name
+    ]
+    uses = [
+        node
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+    ]
+    if len(starts) != 1 or len(sums) != 1 or len(uses) != 1:
+        return []
+    return [
+        reading.replace(starts[0], "0.0"),
+        reading.replace(step.value, f"tl.sum({reading.text(step.value)}, axis=0)"),
+        reading.replace(sums[0], name),
+    ]
+
+
+def _reciprocal_root(reading):
+    for kernel in reading.kernels.values():
+        calls = [node for node in ast.walk(kernel.node) if is_call_of(node, "rsqrt")]
+        edits = [
+            reading.replace(call, f"(1.0 / tl.sqrt({reading.text(call.args[0])}))")
+            for call in calls
+        ]
+        if edits and all(last_name(call.func) == "rsqrt" for call in calls):
+            yield kernel.name, Change(edits, f"a division by a root in {kernel.name}", 1)
+
+
+_TECHNIQUES = {
+    "hints_to_the_cache": _no_hints,
+    "grouped_tiles": _plain_tile_order,
+    "mask_specialisation": _always_masked,
+    "powers_of_two": _natural_exponentials,
+    "reciprocal_root": _reciprocal_root,
+    "sums_in_lanes": _reduce_in_the_loop,
+    "pipelining": _one_stage,
+    "enough_warps": _one_warp,
+    "early_end": _whole_loops,
+    "tensor_cores": _ordinary_products,
+    "large_blocks": _smaller_blocks,
+    "many_pieces": _larger_pieces,
+    "row_in_registers": read_again_for_each_reduction,
+    "fused_trailing_work": split_trailing_work,
+}
