@@ -21,6 +21,9 @@ the truth. Kinds and payloads (numbers are of candidates and islands within the 
 - `log`: text
 """
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from asgiref.sync import async_to_sync
@@ -52,6 +55,32 @@ def run_group(run_id: int) -> str:
     return f"run.{run_id}"
 
 
+_open = threading.local()
+
+
+@contextmanager
+def numbered_by(run: Run) -> Iterator[None]:
+    """Events of this run within take their numbers from the instance: one write of `last_seq` and one hint for all.
+
+    The caller has locked the row and saves `last_seq` afterwards.
+    """
+    before = run.last_seq
+    _open.run = run
+    try:
+        yield
+    finally:
+        _open.run = None
+    if run.last_seq > before:
+        seq = run.last_seq
+        transaction.on_commit(lambda: send_hint(run.pk, seq), robust=True)
+
+
+def opened(run_id: int) -> Run | None:
+    """The run whose events are being numbered in this thread, if it is this one."""
+    run: Run | None = getattr(_open, "run", None)
+    return run if run is not None and run.pk == run_id else None
+
+
 def emit(run_id: int, kind: str, payload: dict[str, Any]) -> RunEvent:
     """Append an event; must run inside the transaction of the change.
 
@@ -60,6 +89,9 @@ def emit(run_id: int, kind: str, payload: dict[str, Any]) -> RunEvent:
     assert transaction.get_connection().in_atomic_block, (
         "emit belongs to the transaction of the change"
     )
+    if (run := opened(run_id)) is not None:
+        run.last_seq += 1
+        return RunEvent.objects.create(run=run, seq=run.last_seq, kind=kind, payload=payload)
     Run.objects.filter(pk=run_id).update(last_seq=F("last_seq") + 1)
     seq = Run.objects.values_list("last_seq", flat=True).get(pk=run_id)
     event = RunEvent.objects.create(run_id=run_id, seq=seq, kind=kind, payload=payload)

@@ -38,15 +38,35 @@ from gpu_runner.core.ledger import LeaseLost
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import RunState, Stage, State
 
+COUNTERS = ["last_seq", "last_candidate", "spent"]
+LIFE = "state wanted stop_reason runner lease_until device started_at finished_at".split()
+
 
 @contextmanager
 def held(run_id: int, fence: int) -> Iterator[Run]:
-    """The run, locked, inside a transaction; raises LeaseLost if `fence` is not that of the latest claim."""
+    """The run, locked, inside a transaction; raises LeaseLost if `fence` is not that of the latest claim.
+
+    Held already, it is the same instance: many changes then cost one look at the run and one write of its counters.
+    """
+    run = events.opened(run_id)
+    if run is not None:
+        if run.fence != fence:
+            raise LeaseLost(f"run {run_id} belongs to another runner or to none")
+        yield run
+        return
     with transaction.atomic():
         run = Run.objects.select_for_update().filter(pk=run_id, fence=fence).first()
         if run is None or run.runner_id is None:
             raise LeaseLost(f"run {run_id} belongs to another runner or to none")
-        yield run
+        before = _counters(run)
+        with events.numbered_by(run):
+            yield run
+        if _counters(run) != before:
+            run.save(update_fields=COUNTERS)
+
+
+def _counters(run: Run) -> tuple[Any, ...]:
+    return run.last_seq, run.last_candidate, dict(run.spent)
 
 
 def storable(value: Any) -> Any:
@@ -73,7 +93,6 @@ def record_candidate(run_id: int, fence: int, proposal: core_candidate.Proposal)
     """Give a proposal the run's next number and queue it."""
     with held(run_id, fence) as run:
         run.last_candidate += 1
-        run.save(update_fields=["last_candidate"])
         candidate = Candidate.objects.create(
             run=run,
             number=run.last_candidate,
@@ -389,7 +408,6 @@ def record_spending(run_id: int, fence: int, amounts: dict[str, float]) -> None:
     with held(run_id, fence) as run:
         for name, amount in amounts.items():
             run.spent[name] = run.spent.get(name, 0.0) + amount
-        run.save(update_fields=["spent"])
 
 
 def record_report(run_id: int, fence: int, report: TaskReport) -> None:
@@ -421,7 +439,7 @@ def record_state(
                 state = RunState(run.state)
         before = (run.state, run.stop_reason)
         _enter(run, state, storable_text(reason), timezone.now())
-        run.save()
+        run.save(update_fields=LIFE)
         if before == (run.state, run.stop_reason):
             return state
         payload = {"state": run.state, "wanted": run.wanted, "reason": run.stop_reason}

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import time
+from io import StringIO
 from typing import IO, Any
 
 from django.conf import settings
@@ -46,6 +47,7 @@ class Command(BaseCommand):
 
     def greet(self, host: str, port: int) -> None:
         """Print where to go, once somebody answers there."""
+        self.load_library()
         deadline = time.monotonic() + START_S
         while not is_listening(host, port) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -58,6 +60,13 @@ class Command(BaseCommand):
         else:
             self.say(f"serving on {host}:{port}; people sign in at /login")
         connections.close_all()
+
+    def load_library(self) -> None:
+        """While the web server starts; a library that cannot be read keeps nobody from working."""
+        try:
+            call_command("load_library", stdout=StringIO())
+        except CommandError as error:
+            self.say(f"the starting entries of the library are left out: {error}")
 
     def say(self, line: str) -> None:
         self.stdout.write(f"Kernel Foundry: {line}")
