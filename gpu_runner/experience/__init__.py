@@ -1,13 +1,16 @@
-"""What was learned on other tasks, and what this run can teach: retrieval of approved entries and distilling of new ones.
+"""What was learned on other tasks, and what this run can teach. Functions over values; who may see an entry was decided before.
 
-Pure functions over entries given as plain values; who may see them was decided before. Parts: queries (what a moment of a run
-looks like to the library), conditions (when entries apply), retrieval (conditions, then BM25), showing (what a proposal gets to
-see, and what is withheld to measure worth), distilling (a step that paid becomes a draft of an entry).
+To use the library: queries (what a moment of a run looks like to it), conditions (when entries apply), retrieval (conditions,
+then BM25), shelf (the same while entries are approved), showing (what a proposal sees, and what is withheld to measure worth).
+To fill it: distilling (a step that paid becomes a draft), reducing (to the smallest change that shows the gain), verification
+(by execution, on its own task and another), lineage (walking an expert's kernel backwards), techniques and rules (what is known
+and learned of when each applies).
 """
 
 from gpu_runner.experience.distilling import distil
 from gpu_runner.experience.queries import Query, query_for
 from gpu_runner.experience.retrieval import Library, Retrieved, demonstrations, retrieve
+from gpu_runner.experience.shelf import Shelf
 from gpu_runner.experience.showing import SHARE_WITHOUT, Shown, show
 
 __all__ = [
@@ -15,6 +18,7 @@ __all__ = [
     "Library",
     "Query",
     "Retrieved",
+    "Shelf",
     "Shown",
     "demonstrations",
     "distil",

@@ -17,11 +17,10 @@ from gpu_runner.core.worth import Standing
 from gpu_runner.experience import (
     Library,
     Query,
+    Shelf,
     Shown,
-    demonstrations,
     distil,
     query_for,
-    retrieve,
     show,
 )
 from gpu_runner.experience.conditions import admits
@@ -52,7 +51,7 @@ def entry(name: str, title: str, state: EntryState = EntryState.APPROVED, **more
 
 
 def ids(entries: list[Entry], query: Query = QUERY, count: int = 4) -> list[str]:
-    return [hit.entry.id for hit in retrieve(entries, query, count)]
+    return [hit.entry.id for hit in Library(entries).retrieve(query, count)]
 
 
 def test_the_entry_that_shares_more_words_comes_first() -> None:
@@ -61,7 +60,7 @@ def test_the_entry_that_shares_more_words_comes_first() -> None:
         entry("b", "rows of a matrix"),
         entry("c", "tiles of a convolution"),
     ]
-    hits = retrieve(entries, QUERY)
+    hits = Library(entries).retrieve(QUERY)
     assert [(hit.entry.id, hit.rank) for hit in hits] == [("a", 1), ("b", 2)]
     assert hits[0].score > hits[1].score > 0
     assert ids(entries, count=1) == ["a"]
@@ -160,7 +159,8 @@ def test_a_range_of_versions_admits(bounds: str, version: str, holds: bool) -> N
 
 
 def test_chance_alone_decides_what_is_withheld() -> None:
-    hits = retrieve([entry("a", "softmax rows tile"), entry("b", "softmax rows fuse")], QUERY)
+    library = Library([entry("a", "softmax rows tile"), entry("b", "softmax rows fuse")])
+    hits = library.retrieve(QUERY)
     rng = random.Random(3)
     arms = Counter(show(hits, rng) for _ in range(4000))
 
@@ -175,6 +175,24 @@ def test_chance_alone_decides_what_is_withheld() -> None:
     assert arms.keys() == expected.keys()
     for shown, share in expected.items():
         assert math.isclose(arms[shown] / 4000, share, abs_tol=0.02)
+
+
+def test_what_is_approved_meanwhile_is_on_the_shelf_at_the_next_question() -> None:
+    entries = [entry("a", "softmax rows tile")]
+    revision = [1]
+    read = []
+
+    def books() -> list[Entry]:
+        read.append(1)
+        return list(entries)
+
+    shelf = Shelf(books, lambda: revision[0])
+    assert [hit.entry.id for hit in shelf.library().retrieve(QUERY)] == ["a"]
+    entries.append(entry("b", "softmax rows fuse"))
+    assert len(shelf.library()) == 1
+    assert len(read) == 1
+    revision[0] = 2
+    assert [hit.entry.id for hit in shelf.library().retrieve(QUERY)] == ["a", "b"]
 
 
 def test_a_query_asks_for_operators_dtypes_and_what_is_wrong() -> None:
@@ -199,7 +217,7 @@ def test_demonstrations_are_whole_kernels_for_the_same_operators() -> None:
         entry("b", "softmax", **whole),
         entry("c", "softmax", operators=("softmax",), kind=EntryKind.DEMONSTRATION, after="x"),
     ]
-    assert [found.id for found in demonstrations(entries, QUERY)] == ["a"]
+    assert [found.id for found in Library(entries).demonstrations(QUERY)] == ["a"]
 
 
 def test_a_step_that_paid_becomes_a_draft() -> None:
