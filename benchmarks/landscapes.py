@@ -51,8 +51,8 @@ class Kernel:
             ("exp", "dot", "dot(input_precision='ieee')")[self.choices[3]],
         )
         facts = (self.choices, self.numbers, (self.bugs, self.salt))
-        lines = [f"{name} = {fact}" for name, fact in zip("cnb", facts, strict=True)]
-        return "\n".join([*lines, *(f"tl.{name}" for name in shown)])
+        numbers = "; ".join(" ".join(map(str, fact)) for fact in facts)
+        return "\n".join([f"'{numbers}'[0]", *(f"tl.{name}" for name in shown)])
 
     def with_choice(self, place: int, kind: int) -> "Kernel":
         return replace(self, choices=(*self.choices[:place], kind, *self.choices[place + 1 :]))
@@ -60,9 +60,8 @@ class Kernel:
 
 @lru_cache(maxsize=8192)
 def kernel_of(source: str) -> Kernel:
-    choices, numbers, (bugs, salt) = (
-        tuple(map(int, re.findall(r"-?\d+", line))) for line in source.splitlines()[:3]
-    )
+    facts = source.splitlines()[0].split("'")[1].split(";")
+    choices, numbers, (bugs, salt) = (tuple(map(int, fact.split())) for fact in facts)
     return Kernel(choices, numbers, bugs, salt)
 
 

@@ -5,7 +5,7 @@ it. A draw is proportional to the island's own share of the operator times that 
 """
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -60,14 +60,13 @@ def weights(
     }
 
 
-def in_order(weighted: Mapping[Way, float], rng: random.Random) -> list[Way]:
+def in_order(weighted: Mapping[Way, float], rng: random.Random) -> Iterator[Way]:
     """All ways, drawn one after the other by weight."""
     left = dict(weighted)
-    order: list[Way] = []
     while left:
-        order.append(rng.choices(list(left), list(left.values()))[0])
-        del left[order[-1]]
-    return order
+        chosen = rng.choices(list(left), list(left.values()))[0]
+        del left[chosen]
+        yield chosen
 
 
 def price(amounts: Mapping[str, float], budget: Budget) -> float:

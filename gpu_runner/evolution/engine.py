@@ -5,7 +5,7 @@ lose is asserted in every state (`types.State`) and between two of them (`_check
 """
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -33,6 +33,7 @@ MAX_CORRECT = 10
 MAX_FAILING = 4
 TOLD_PER_MIGRATION = 3
 """Answers per island between two migrations."""
+LEAD = 1.0
 PLANNED = 0.5
 """Share of requests that the plan decides where it has an open idea for the island; the rest start from a parent."""
 STALE = 15
@@ -148,12 +149,32 @@ def text_written(state: State, want: texts.Wanted, text: str) -> State:
     return replace(state, texts=texts.born(state.texts, want, text))
 
 
+def shares(state: State, ways: frozenset[Way]) -> dict[Way, float]:
+    """The chance of each way on an average island, where all of them apply."""
+    mean: dict[Way, float] = {}
+    for island in state.islands:
+        weighted = bandit.weights(
+            island.strategy.shares, state.credit, ways, learns=state.settings.bandit
+        )
+        total = sum(weighted.values())
+        for way, weight in weighted.items():
+            mean[way] = mean.get(way, 0.0) + weight / total / len(state.islands)
+    return mean
+
+
 # Asking.
 
 
 def _hungriest_first(state: State) -> list[Island]:
+    """Islands by what they had so far, of which the leading one is due `LEAD` times as much as the others."""
     waiting = list(state.pending.values())
-    return sorted(state.islands, key=lambda i: (i.told + waiting.count(i.index), i.index))
+    leader = max(state.islands, key=lambda island: (island.worth, -island.index)).index
+
+    def had(island: Island) -> float:
+        count = island.told + waiting.count(island.index)
+        return count / LEAD if island.index == leader else count
+
+    return sorted(state.islands, key=lambda island: (had(island), island.index))
 
 
 def _sample(state: State, rng: random.Random, ways: frozenset[Way]) -> Request | None:
@@ -227,7 +248,7 @@ def _idea_for(state: State, way: Way, parent: Candidate) -> Idea | None:
 
 def _ways_in_order(
     state: State, island: Island, ways: Collection[Way], rng: random.Random
-) -> list[Way]:
+) -> Iterator[Way]:
     learns = state.settings.bandit
     weighted = bandit.weights(island.strategy.shares, state.credit, ways, learns=learns)
     return bandit.in_order(weighted, rng)

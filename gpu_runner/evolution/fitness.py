@@ -18,7 +18,10 @@ def is_correct(candidate: Candidate) -> bool:
 
 def worth(candidate: Candidate) -> float:
     """The speedup that selection compares; 0 unless correct."""
-    return max(candidate.fitness, UNTIMED) if is_correct(candidate) else 0.0
+    evaluation = candidate.evaluation
+    if evaluation is None or not evaluation.is_correct:
+        return 0.0
+    return max(evaluation.fitness, UNTIMED)
 
 
 def rank_key(candidate: Candidate) -> tuple[float, int]:

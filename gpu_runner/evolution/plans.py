@@ -26,6 +26,7 @@ PRIOR_WEIGHT: Final = 1.0
 """How many attempts an estimate of gain or difficulty weighs against what was seen."""
 MAX_LOSS: Final = 0.5
 """A loss, as a logarithm, counts no more than this against the other ideas of its kind."""
+BASED = 1.0
 UNKNOWN_GAIN: Final = 1.1
 """Expected of a suggestion that comes without a figure."""
 
@@ -87,9 +88,14 @@ def promising(plan: Plan, bases: Collection[int]) -> list[Idea]:
     free = [
         idea
         for idea in plan.ideas.values()
-        if idea.state is IdeaState.OPEN and not idea.in_flight and idea.base in bases
+        if idea.base in bases and idea.state is IdeaState.OPEN and not idea.in_flight
     ]
-    return sorted(free, key=lambda idea: (-score(plan, idea), idea.id))
+    return sorted(free, key=lambda idea: (-prospect(plan, idea), idea.id))
+
+
+def prospect(plan: Plan, idea: Idea) -> float:
+    """The logarithm of the speedup that one more attempt promises: an idea for a slow kernel must gain more."""
+    return BASED * math.log(max(idea.base_speedup, 0.01)) + score(plan, idea)
 
 
 def score(plan: Plan, idea: Idea) -> float:
@@ -150,9 +156,11 @@ def _bounded(plan: Plan) -> Plan:
         for idea in plan.ideas.values()
         if idea.state is IdeaState.OPEN and not idea.attempts and not idea.in_flight
     ]
+    if len(untried) <= MAX_OPEN:
+        return plan
     excess = sorted(untried, key=lambda idea: (-score(plan, idea), -idea.id))[MAX_OPEN:]
     dropped = {idea.id: _edited(idea, state=IdeaState.DROPPED) for idea in excess}
-    return replace(plan, ideas=MappingProxyType({**plan.ideas, **dropped})) if dropped else plan
+    return replace(plan, ideas=MappingProxyType({**plan.ideas, **dropped}))
 
 
 def _predicted(finding: Finding) -> float:

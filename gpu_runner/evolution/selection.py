@@ -1,14 +1,15 @@
 """Which parents reproduce, and which operators suit them."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.search import IdeaState
 from gpu_runner.core.verdicts import Verdict
 from gpu_runner.evolution.fitness import is_correct, rank_key, worth
-from gpu_runner.evolution.types import Cell, Island, Operator, State, unique
+from gpu_runner.evolution.types import Cell, Island, Operator, State
 
 
 class Mode(StrEnum):
@@ -32,16 +33,21 @@ def choose_mode(rng: random.Random) -> Mode:
     return rng.choices(list(MODE_SHARES), list(MODE_SHARES.values()))[0]
 
 
-def parents_in_order(state: State, island: Island, rng: random.Random) -> list[Candidate]:
+def parents_in_order(state: State, island: Island, rng: random.Random) -> Iterator[Candidate]:
     """Every possible parent of an island once; the mode that was drawn decides who comes first."""
     mode = choose_mode(rng)
-    exploited = by_rank(island.correct, rng)
-    explored = rarely_used(state.archive, state.children)
-    anyone = sorted(island.members, key=rank_key)
-    rng.shuffle(anyone)
-    founders = sorted((m for other in state.islands for m in other.members), key=rank_key)
-    first = {Mode.EXPLOIT: exploited, Mode.EXPLORE: explored, Mode.RANDOM: anyone}[mode]
-    return list(unique([*first, *exploited, *anyone, *explored, *founders]))
+    first: dict[Mode, Callable[[], Iterable[Candidate]]] = {
+        Mode.EXPLOIT: lambda: by_rank(island.correct, rng),
+        Mode.EXPLORE: lambda: rarely_used(state.archive, state.children),
+        Mode.RANDOM: lambda: rng.sample(island.members, len(island.members)),
+    }
+    founders = (m for other in state.islands for m in sorted(other.members, key=rank_key))
+    stages = [first[mode], *(draw for other, draw in first.items() if other is not mode)]
+    known: set[int] = set()
+    for parent in chain(chain.from_iterable(stage() for stage in stages), founders):
+        if parent.id not in known:
+            known.add(parent.id)
+            yield parent
 
 
 def suits(operator: Operator, parent: Candidate) -> bool:
@@ -63,23 +69,22 @@ def partner(
     parent: Candidate, candidates: Sequence[Candidate], rng: random.Random
 ) -> Candidate | None:
     """A second parent for a crossover, the fitter the likelier; None where there is nobody else."""
-    others = by_rank([c for c in candidates if is_correct(c) and c.id != parent.id], rng)
-    return others[0] if others else None
+    others = [c for c in candidates if is_correct(c) and c.id != parent.id]
+    return next(by_rank(others, rng), None)
 
 
 def needs_partner(operator: Operator) -> bool:
     return operator in _TWO_PARENTS
 
 
-def by_rank(candidates: Sequence[Candidate], rng: random.Random) -> list[Candidate]:
+def by_rank(candidates: Sequence[Candidate], rng: random.Random) -> Iterator[Candidate]:
     """A random order in which rank r comes first with weight 1 / r squared."""
     left = sorted(candidates, key=rank_key)
-    order: list[Candidate] = []
     while left:
         weights = [1 / rank**2 for rank in range(1, len(left) + 1)]
-        order.append(rng.choices(left, weights)[0])
-        left.remove(order[-1])
-    return order
+        chosen = rng.choices(left, weights)[0]
+        left.remove(chosen)
+        yield chosen
 
 
 def rarely_used(archive: Mapping[Cell, Candidate], children: Mapping[int, int]) -> list[Candidate]:

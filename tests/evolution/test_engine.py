@@ -1,15 +1,33 @@
 """The fold as a whole: whatever the answers and their order, the invariants hold and a replay gives the same run."""
 
+import json
+from collections import Counter
+from itertools import pairwise
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_runner.core.candidate import Candidate
+from gpu_runner.core.findings import Finding, Severity, Source
+from gpu_runner.core.search import IdeaState, Method
+from gpu_runner.core.verdicts import Stage
 from gpu_runner.core.verdicts import State as Life
-from gpu_runner.evolution import engine
-from gpu_runner.evolution.types import Operator, State, Way
+from gpu_runner.evolution import engine, notes, plans, replay
+from gpu_runner.evolution.types import Operator, Settings, State, Way
 from tests.evolution.making import candidate, evaluation, source
 
 STEPS = frozenset(map(Way, (Operator.REWRITE, Operator.TUNE, Operator.CROSSOVER, Operator.REPAIR)))
+
+
+HINT = Finding(
+    stage=Stage.PROFILE,
+    kind="launches",
+    severity=Severity.HINT,
+    source=Source.JUDGE,
+    title="two launches",
+    suggestion="fuse them",
+)
 
 
 def seeded(islands: int = 3) -> State:
@@ -83,64 +101,187 @@ def test_the_best_stays_on_its_island_however_many_are_faster_within_their_noise
     assert len(state.islands[0].members) <= engine.MAX_CORRECT + 1
 
 
-def play(seed: int, outcomes: list[float | None], lag: int) -> tuple[State, list[tuple]]:
+WAYS = STEPS | {
+    Way(operator, model)
+    for operator in (Operator.IMPROVE, Operator.REPAIR, Operator.CROSSOVER)
+    for model in ("cheap", "dear")
+}
+
+
+class Play:
     """A run with up to `lag` candidates in flight; answers come in a scripted order."""
-    state, waiting, asked = engine.begin(3), [], []
-    seeds = [candidate(n + 1, island=n % 3, evaluation=None, state=Life.QUEUED) for n in range(4)]
-    state = engine.enqueued(state, seeds, Operator.SEED)
-    waiting += seeds
-    number = len(seeds)
-    for outcome in outcomes:
-        if len(waiting) <= lag:
-            request = engine.ask(state, engine.generator(seed, state.asked), STEPS)
-            if request is not None:
-                number += 1
-                child = Candidate(
-                    id=number,
-                    source=source(number),
-                    island=request.island,
-                    parents=tuple(parent.id for parent in request.parents),
-                    generation=1 + max(p.generation for p in request.parents),
-                    origin=request.operator.value,
-                )
-                state = engine.drafted(state, request, [child], is_dry=False)
-                asked.append((request.number, request.island, *request.key, request.examples))
-                waiting.append(child)
-        if waiting:
-            answered = waiting.pop(0)
-            found = candidate(answered.id, outcome).evaluation
-            state = engine.told(
-                state,
-                answered.model_copy(update={"state": Life.FINISHED, "evaluation": found}),
-            )
-    return state, asked
+
+    def __init__(
+        self, seed: int, outcomes: list[float | None], lag: int, parts: Settings | None = None
+    ) -> None:
+        self.state = engine.begin(3, parts or Settings())
+        self.states = [self.state]
+        self.asked: list[tuple] = []
+        self.answers: list[dict] = []
+        self.candidates: dict[int, Candidate] = {}
+        self.waiting: list[Candidate] = []
+        seeds = [self.made(n % 3, (), "compiler") for n in range(4)]
+        self.note(replay.seeded_answer(seeds))
+        self.state = engine.enqueued(self.state, seeds, Operator.SEED)
+        for outcome in outcomes:
+            if len(self.waiting) <= lag:
+                self.ask(seed)
+            if self.waiting:
+                self.answer(outcome)
+            self.states.append(self.state)
+
+    def made(self, island: int, parents: tuple[Candidate, ...], origin: str) -> Candidate:
+        number = len(self.candidates) + 1
+        made = Candidate(
+            id=number,
+            source=source(number),
+            island=island,
+            parents=tuple(parent.id for parent in parents),
+            generation=1 + max((p.generation for p in parents), default=-1),
+            origin=origin,
+        )
+        self.candidates[number] = made
+        self.waiting.append(made)
+        return made
+
+    def note(self, answer: dict) -> None:
+        self.answers.append(json.loads(json.dumps(answer)))
+
+    def ask(self, seed: int) -> None:
+        request = engine.ask(self.state, engine.generator(seed, self.state.asked), WAYS)
+        if request is None:
+            return
+        # Every seventh request leads to nothing.
+        fails = request.number % 7 == 6
+        made = [] if fails else [self.made(request.island, request.parents, request.operator.value)]
+        cost = 2.0 if request.model else 1.0
+        self.note(replay.asked_answer(request, made, is_dry=fails, cost=cost))
+        self.state = engine.drafted(self.state, request, made, is_dry=fails, cost=cost)
+        self.asked.append(
+            (request.number, request.island, request.idea, request.text, *request.key)
+        )
+
+    def answer(self, outcome: float | None) -> None:
+        waits = self.waiting.pop(0)
+        hint = HINT.model_copy(update={"kind": f"loss {waits.id % 3}"})
+        found = candidate(waits.id, outcome).evaluation
+        assert found is not None
+        profile = {"candidate": {"parts": [{}] * (1 + waits.id % 5)}}
+        found = found.model_copy(update={"findings": (hint,), "profile": profile})
+        done = waits.model_copy(update={"state": Life.FINISHED, "evaluation": found})
+        self.candidates[done.id] = done
+        self.note(replay.told_answer(done))
+        self.state = engine.told(self.state, done)
+        if (want := engine.wanted_text(self.state)) is not None:
+            self.note(replay.text_answer(want, "look elsewhere"))
+            self.state = engine.text_written(self.state, want, "look elsewhere")
 
 
-@settings(max_examples=25, deadline=None)
+SETTINGS = st.builds(
+    Settings,
+    migration=st.booleans(),
+    archive=st.booleans(),
+    plans=st.booleans(),
+    bandit=st.booleans(),
+    texts=st.booleans(),
+    restarts=st.booleans(),
+)
+
+
+@settings(max_examples=20, deadline=None)
 @given(
     st.integers(0, 5),
-    st.lists(st.one_of(st.none(), st.floats(0.1, 10)), max_size=40),
+    st.lists(st.one_of(st.none(), st.floats(0.1, 10)), max_size=60),
     st.integers(0, 4),
+    st.one_of(st.just(Settings()), SETTINGS),
 )
 def test_any_run_keeps_its_best_fills_its_islands_and_replays(
-    seed: int, outcomes: list[float | None], lag: int
+    seed: int, outcomes: list[float | None], lag: int, parts: Settings
 ) -> None:
-    state, asked = play(seed, outcomes, lag)
-    again, asked_again = play(seed, outcomes, lag)
-    assert asked == asked_again
-    assert again == state
+    played = Play(seed, outcomes, lag, parts)
+    state = played.state
+    assert replay.replay(3, played.candidates, played.answers, parts) == state
     told = [o for o in outcomes[: state.told] if o]
     assert (state.best.fitness if state.best else 0) == max(told, default=0)
     if state.best:
         assert state.best in state.islands[state.best.island].members
-        assert state.best in state.archive.values()
+        assert state.best in state.archive.values() or not parts.archive
     if state.migrations:
         assert all(island.members for island in state.islands)
+    for idea in state.plan.ideas.values():
+        assert idea.attempts <= plans.MAX_ATTEMPTS + idea.in_flight
+        assert (idea.state is not IdeaState.OPEN) or idea.attempts < plans.MAX_ATTEMPTS
+    assert not state.plan.ideas or parts.plans
 
 
-def test_seeds_give_different_runs() -> None:
-    outcomes = [1.0, 2.0, 1.5, 1.2] * 10
-    assert play(1, outcomes, 2)[1] != play(2, outcomes, 2)[1]
+def test_the_same_seed_and_answers_give_the_same_run_and_another_seed_another() -> None:
+    outcomes = [1.0, None, 2.0, 1.5, 1.2] * 10
+    assert Play(1, outcomes, 2).asked == Play(1, outcomes, 2).asked != Play(2, outcomes, 2).asked
+
+
+def test_every_part_of_the_search_takes_place_and_is_noted() -> None:
+    played = Play(3, [1.0, None, 2.0, 0.5, 1.2, 0.7] * 25, 2)
+    ideas = {idea.state for idea in played.state.plan.ideas.values()}
+    assert {IdeaState.GAINED, IdeaState.REFUTED} <= ideas
+    assert played.state.migrations
+    assert any(island.restarts for island in played.state.islands)
+    assert any(text.parents for text in played.state.texts.values())
+    kinds = Counter(
+        kind
+        for before, after in pairwise(played.states)
+        for kind, payload in notes.between(before, after, WAYS)
+        if json.dumps(payload)
+    )
+    assert kinds.keys() == {"plan", "strategy", "restart", "shares"}
+    assert sum(engine.shares(played.state, WAYS).values()) == pytest.approx(1)
+
+
+def test_the_control_arm_never_builds_on_what_it_found() -> None:
+    state = engine.begin(2, Settings(method=Method.SAMPLING))
+    assert engine.ask(state, engine.generator(0, 0), WAYS) is None
+    seeds = [candidate(n + 1, 1.0 + n, island=n) for n in range(2)]
+    child = candidate(3, 9.0, parents=(1,))
+    for one in (*seeds, child):
+        state = engine.told(engine.enqueued(state, [one], Operator.SEED), one)
+    for number in range(20):
+        request = engine.ask(state, engine.generator(0, number), WAYS)
+        assert request is not None
+        assert request.parents[0].id in (1, 2)
+        assert (request.examples, request.idea) == ((), None)
+    writer = Way(Operator.SEED, "cheap")
+    request = engine.ask(state, engine.generator(0, 0), WAYS | {writer})
+    assert request is not None
+    assert (request.way, request.parents) == (writer, ())
+
+
+def test_an_idea_whose_code_broke_is_repaired_until_it_is_given_up() -> None:
+    found = evaluation(2.0, findings=(HINT,))
+    base = candidate(1, evaluation=found)
+    state = engine.told(engine.enqueued(engine.begin(1), [base], Operator.SEED), base)
+    pursued = []
+    for number in range(2, 200):
+        request = engine.ask(state, engine.generator(5, state.asked), WAYS)
+        assert request is not None
+        child = candidate(number, parents=tuple(p.id for p in request.parents))
+        if request.idea is not None:
+            pursued.append((request.operator, [p.id for p in request.parents]))
+            assert request.idea.state is IdeaState.OPEN
+        state = engine.told(engine.drafted(state, request, [child], is_dry=False), child)
+    assert len(pursued) == plans.MAX_ATTEMPTS
+    assert pursued[0] == (Operator.IMPROVE, [1])
+    assert Operator.REPAIR in [operator for operator, _ in pursued]
+
+
+def test_a_stagnant_island_begins_afresh_from_the_archive_and_the_home_of_the_best_stays() -> None:
+    state = seeded(2)
+    other = evaluation(1.5, profile={"candidate": {"parts": [{}] * 7}})
+    state = engine.told(state, candidate(50, island=1, evaluation=other))
+    for number in range(100, 100 + 4 * engine.STALE):
+        state = engine.told(state, candidate(number, 0.1, island=number % 2), may_migrate=False)
+    home, stale = state.islands[1], state.islands[0]
+    assert (home.restarts, stale.restarts > 0) == (0, True)
+    assert state.best in home.members
+    assert {50} <= {member.id for member in stale.members}
 
 
 def test_migration_comes_after_every_few_answers() -> None:
