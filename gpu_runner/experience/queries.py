@@ -17,6 +17,7 @@ class Query:
         bottlenecks: kinds of findings, the leading one first.
         lens: what the island looks for, in words; islands with different lenses see different slices.
         triton: version of Triton.
+        reference: the task's source; whole kernels are demonstrated only for tasks that are constructed and called alike.
     """
 
     operators: tuple[str, ...] = ()
@@ -28,6 +29,7 @@ class Query:
     code: str = ""
     lens: str = ""
     triton: str = ""
+    reference: str = ""
 
 
 def query_for(
@@ -56,6 +58,7 @@ def query_for(
         code="\n".join(parent.source for parent in parents),
         lens=lens,
         triton=triton,
+        reference=task.source,
     )
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gpu_runner.core.entries import Entry, EntryContent, EntryKind
 from gpu_runner.core.worth import Standing
 from gpu_runner.experience.conditions import Alternatives, Conditions
+from gpu_runner.experience.interfaces import same_interface
 from gpu_runner.experience.queries import Query
 from gpu_runner.experience.without_jax import bm25s
 
@@ -88,7 +89,10 @@ class Library:
         admitted = self._conditions.admitted(query) & self._whole
         shared = set(query.operators)
         for place in np.flatnonzero(admitted):
-            admitted[place] = bool(shared & set(self.entries[place].content.when.operators))
+            content = self.entries[place].content
+            admitted[place] = bool(shared & set(content.when.operators)) and _is_callable(
+                content, query
+            )
         return tuple(hit.entry for hit in self._best(query, admitted, count))
 
     def _best(self, query: Query, admitted: NDArray[np.bool_], count: int) -> tuple[Retrieved, ...]:
@@ -184,6 +188,12 @@ def _stem(word: str) -> str:
 
 def _names(code: str) -> list[str]:
     return [name.lower() for name in _NAME.findall(code)]
+
+
+def _is_callable(content: EntryContent, query: Query) -> bool:
+    """Whether a demonstration's module takes what the task gives; unknown on either side, it may."""
+    known = bool(content.task and query.reference)
+    return not known or same_interface(content.task, query.reference)
 
 
 def _is_whole(content: EntryContent) -> bool:

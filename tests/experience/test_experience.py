@@ -220,6 +220,15 @@ def test_demonstrations_are_whole_kernels_for_the_same_operators() -> None:
     assert [found.id for found in Library(entries).demonstrations(QUERY)] == ["a"]
 
 
+def test_a_demonstration_that_cannot_be_called_like_the_task_is_none() -> None:
+    taken = "class Model:\n def forward(self, x): pass"
+    whole = {"kind": EntryKind.DEMONSTRATION, "after": source(3), "task": taken}
+    library = Library([entry("a", "softmax", operators=("softmax",), **whole)])
+    two = "class Model:\n def forward(self, x, mask): pass"
+    assert [e.id for e in library.demonstrations(replace(QUERY, reference=taken))] == ["a"]
+    assert library.demonstrations(replace(QUERY, reference=two)) == ()
+
+
 def test_a_step_that_paid_becomes_a_draft() -> None:
     parent = candidate(1, 1.0)
     child = candidate(2, 1.5, parents=(1,), move="one pass", origin="rewrite:online")

@@ -46,26 +46,29 @@ def simplifications(request):
     return {"steps": steps}
 
 
-def _one_warp(reading):
-    """Half of a technique: enough warps for the block. One warp holds the whole block alone."""
-    yield from _options(reading, "num_warps", 1)
+def _fewer_warps(reading):
+    """A quarter of the warps hold the same block."""
+    for launch, given in _options(reading, "num_warps"):
+        if given.value > 1:
+            yield _option_set(reading, launch, "num_warps", given, max(1, given.value // 4))
 
 
 def _one_stage(reading):
-    for site, change in _options(reading, "num_stages", 1):
-        if reading.kernels[site].uses_dot:
-            yield site, change
+    for launch, given in _options(reading, "num_stages"):
+        if launch.kernel.uses_dot and given.value > 1:
+            yield _option_set(reading, launch, "num_stages", given, 1)
 
 
-def _options(reading, option, value):
+def _options(reading, option):
     for launch in reading.launches:
         given = launch.arguments.get(option)
-        if isinstance(given, ast.Constant) and given.value != value:
-            edit = reading.replace(given, str(value))
-            yield (
-                launch.kernel.name,
-                Change([edit], f"{option}={value} for {launch.kernel.name}", 1),
-            )
+        if isinstance(given, ast.Constant) and type(given.value) is int:
+            yield launch, given
+
+
+def _option_set(reading, launch, option, given, value):
+    move = f"{option}={value} instead of {given.value} for {launch.kernel.name}"
+    return launch.kernel.name, Change([reading.replace(given, str(value))], move, 1)
 
 
 def _smaller_blocks(reading):
@@ -288,7 +291,7 @@ _TECHNIQUES = {
     "reciprocal_root": _reciprocal_root,
     "sums_in_lanes": _reduce_in_the_loop,
     "pipelining": _one_stage,
-    "enough_warps": _one_warp,
+    "enough_warps": _fewer_warps,
     "early_end": _whole_loops,
     "tensor_cores": _ordinary_products,
     "large_blocks": _smaller_blocks,
