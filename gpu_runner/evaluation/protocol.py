@@ -142,6 +142,10 @@ class Run(Message):
     watched: bool = Field(default=True, description="operations are counted in this call")
     backwards: bool = Field(default=False, description="programs last to first, if interpreted")
     noop: bool = Field(default=False, description="own kernels do nothing in this call")
+    blind: bool = Field(
+        default=False,
+        description="the host is told the numbers that it read in the call before, not this one's",
+    )
     audit: bool = Field(default=False, description="operations also counted below the dispatcher")
     outputs: Buffer | None = None
     after: Buffer | None = Field(default=None, description="for the working inputs after the call")
@@ -311,6 +315,10 @@ class Operation(Message):
     from_inputs: bool = False
     line: int | None = Field(default=None, ge=1, le=100_000)
     hidden: bool = Field(default=False, description="seen below the dispatcher only")
+    by_host: bool = Field(
+        default=False, description="reaches the output by a few numbers only that the host reads"
+    )
+    is_stale: bool = Field(default=False, description="reads what an earlier call left")
 
 
 class Launch(Message):
@@ -384,6 +392,9 @@ class Modelled(Message):
     status: Literal["modelled"] = "modelled"
     launches: tuple[dict[str, Any], ...] = Field(default=(), max_length=2_000)
     operations: tuple[dict[str, Any], ...] = Field(default=(), max_length=5_000)
+    seen: tuple[Operation, ...] = Field(
+        default=(), max_length=1_000, description="torch's operations as in `Ran`, of a candidate"
+    )
     outputs: tuple[Placed, ...] = Field(default=(), max_length=TENSORS_LIMIT)
     memory: tuple[dict[str, Any], ...] = Field(
         default=(), max_length=200, description="interpreter findings"

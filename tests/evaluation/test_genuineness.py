@@ -1,8 +1,9 @@
 """Which operations are between input and output, and what that makes of a candidate."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +20,30 @@ def _printing() -> Iterator[None]:
     torch._tensor_str._str = before
 
 
+class Inside(torch.Tensor):
+    """Computes in its own dispatch, whatever it is asked for."""
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> "Inside":
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)  # type: ignore[attr-defined,no-any-return]
+
+    def __init__(self, inner: torch.Tensor) -> None:
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> torch.Tensor:
+        return torch.exp(args[0].inner)
+
+
+def recorded(body: Callable[[], torch.Tensor], recorder: dispatch.Recorder) -> dispatch.Recorder:
+    with torch.no_grad(), recorder.watch_functions(), recorder:
+        y = body()
+    recorder.operations([y])
+    return recorder
+
+
 def guilty(source: str, track: Track = Track.OWN_KERNELS) -> list[str]:
     """Names of the operations that would convict, of a forward with this body."""
     x, w = torch.randn(20, 30), torch.nn.Parameter(torch.randn(30, 30))
@@ -30,6 +55,8 @@ def guilty(source: str, track: Track = Track.OWN_KERNELS) -> list[str]:
         "w": w,
         "lengths": lengths,
         "torch": torch,
+        "shared": torch.from_numpy(np.zeros((20, 30), np.float32)),
+        "Inside": Inside,
         "kernel": lambda *tensors: recorder.launched(tensors, [], "kernel"),
     }
     with torch.no_grad(), profile, recorder.watch_functions(), recorder:
@@ -66,6 +93,18 @@ def guilty(source: str, track: Track = Track.OWN_KERNELS) -> list[str]:
         ("y = torch.tensor([x[i, j].item() for i in range(9) for j in range(9)])", ["Tensor.item"]),
         ("y = torch.tensor(x.view(torch.int32).tolist())", ["Tensor.tolist"]),
         ("y = torch.tensor([x[i].tolist() for i in range(9)])", ["Tensor.tolist"]),
+        ("y = x.to(torch.int32).float()", ["aten::_to_copy"]),
+        ("y = torch.empty_like(x); y.copy_(x.to(torch.int8))", ["aten::_to_copy"]),
+        ("y = torch._conj(x.to(torch.complex64)).clone()", ["aten::_conj"]),
+        ("y = torch.ops.aten.lift_fresh_copy(x).exp()", ["aten::exp"]),
+        ("t = torch.empty(()); t.fill_(x[0, 0]); y = t.exp()", ["aten::exp"]),
+        ("s = x.amax(1).tolist(); y = torch.empty_like(x); kernel(x, y)", ["aten::amax"]),
+        (
+            "b = [bool(v) for v in x.flatten() > 0]; y = torch.tensor(b)",
+            ["aten::gt", "Tensor.item"],
+        ),
+        ("kernel(x, shared); shared.copy_(x); y = torch.empty_like(x)", ["Tensor.numpy"]),
+        ("y = Inside(x).clone()", ["aten::exp"]),
         (
             "torch.exp(w)\nwith torch._C._DisableTorchDispatch():\n    y = torch.exp(x)",
             ["aten::exp"],
@@ -92,6 +131,9 @@ def test_computation_between_input_and_output_convicts(source: str, names: list[
         "i = lengths.cumsum(0); y = torch.empty_like(x); kernel(x, i, y)",
         "y = torch.zeros_like(x).fill_(3.0); kernel(x, y)",
         "y = torch.empty_like(x); kernel(x, y, torch.arange(20.0).sqrt())",
+        "y = torch.empty_like(x); kernel(x, shared, y)",
+        "y = torch.empty_like(x); kernel(x, y); print(y[0, :4].numpy())",
+        "y = torch.zeros_like(x).fill_(3); y = x.to(torch.float16).to(torch.complex64)",
     ],
 )
 def test_moving_folding_and_looking_do_not_convict(source: str) -> None:
@@ -165,3 +207,75 @@ def test_integer_arithmetic_is_the_work_where_there_is_nothing_else(has_floats: 
     found = genuineness.torch_computes([run], Track.OWN_KERNELS, has_floats=has_floats)
 
     assert (found is None) is has_floats
+
+
+def test_what_an_earlier_call_made_is_stale_in_the_next_one() -> None:
+    first, x, memo = torch.randn(20, 30), torch.randn(20, 30), torch.zeros(20, 30)
+    before = recorded(lambda: memo.copy_(first), dispatch.Recorder([first], [], lambda: None))
+    stale = frozenset(s.key for s in before.survivors if not s.storage.expired())
+
+    def operations(body: Callable[[], torch.Tensor]) -> tuple[Operation, ...]:
+        recorder = dispatch.Recorder([x], [], lambda: None, stale=stale)
+        with torch.no_grad(), recorder:
+            y = body()
+        return recorder.operations([y])
+
+    assert genuineness.reads_earlier_call([ran(operations=operations(memo.clone))], 600)
+    assert genuineness.reads_earlier_call([ran(operations=operations(lambda: memo))], 600)
+    assert not genuineness.reads_earlier_call(
+        [ran(operations=operations(lambda: memo.copy_(x).clone()))], 600
+    )
+
+
+def test_the_host_is_told_the_numbers_of_another_call() -> None:
+    told: list[Any] = []
+
+    def body() -> torch.Tensor:
+        told.append([t.amax().item(), t.amax(1)[:2].tolist()])
+        return t.clone()
+
+    t = torch.ones(20, 30)
+    numbers = recorded(body, dispatch.Recorder([t], [], lambda: None)).numbers
+    t = torch.zeros(20, 30)
+    recorded(body, dispatch.Recorder([t], [], lambda: None, replay=numbers))
+
+    assert told == [[1.0, [1.0, 1.0]], [1.0, [1.0, 1.0]]]
+
+
+def test_a_number_that_the_host_reads_is_told_apart_from_what_the_output_holds() -> None:
+    x = torch.randn(20, 30)
+    recorder = dispatch.Recorder([x], [], lambda: None)
+    with torch.no_grad(), recorder:
+        print(x.mean().item())
+        y = x.exp()
+
+    found = {op.name: op.by_host for op in recorder.operations([y]) if op.group == "compute"}
+
+    assert found == {"aten::mean": True, "aten::exp": False}
+
+
+@pytest.mark.parametrize(
+    ("stored", "is_complete", "is_cheating"),
+    [(10, True, True), (10, False, False), (60, True, False)],
+)
+def test_a_sample_that_ran_out_of_time_accuses_nobody(
+    stored: float, is_complete: bool, is_cheating: bool
+) -> None:
+    found = genuineness.too_little_work(stored, 100, is_complete=is_complete)
+
+    assert (found is not None) is is_cheating
+
+
+def test_kernels_that_only_the_interpreter_sees_are_decoys() -> None:
+    assert genuineness.other_kernels(["copy(BLOCK=64)"], ["softmax(BLOCK=64)"]) is not None
+    assert genuineness.other_kernels(["softmax"], ["softmax"]) is None
+    assert genuineness.other_kernels([], ["softmax"]) is None
+
+
+def test_kernels_may_read_a_little_of_what_an_earlier_call_left() -> None:
+    seen = {"kind": "stale", "kernel": "sums", "tensor": "counters", "line": 9, "count": 20}
+
+    assert genuineness.kernel_reads_earlier_call([seen], 4_800) is None
+    found = genuineness.kernel_reads_earlier_call([{**seen, "count": 4_000}], 4_800)
+    assert found is not None
+    assert (found.kind, found.location.line) == ("remembered_result", 9)

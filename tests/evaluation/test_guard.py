@@ -48,7 +48,7 @@ def attempt(function):
     except Exception:
         pass
 
-import ctypes, gc, inspect, os, socket, subprocess, sys, threading, traceback
+import ctypes, gc, inspect, os, signal, socket, subprocess, sys, threading, traceback
 attempt(lambda: sys._getframe(1))
 attempt(lambda: inspect.currentframe())
 attempt(lambda: gc.get_objects())
@@ -61,17 +61,24 @@ attempt(lambda: sys.addaudithook(lambda *a: None))
 attempt(lambda: threading.Thread(target=int).start())
 attempt(lambda: compile("1", os.__file__, "eval"))
 attempt(lambda: os.remove("written"))
+attempt(lambda: signal.signal(signal.SIGALRM, print))
+attempt(lambda: signal.setitimer(signal.ITIMER_REAL, 100.0))
 attempt(lambda: __import__("gpu_runner.core.diff"))
 try:
     1 / 0
 except ZeroDivisionError as error:
     error.__traceback__.tb_frame
+gc.callbacks.append(lambda phase, info: None)
+class Finder:
+    def find_spec(self, *a):
+        return None
+sys.meta_path.append(Finder())
 torch.allclose = lambda *a: True
 """
 
 INNOCENT = """
 import collections, dataclasses, enum, functools, inspect, logging, os, tempfile, traceback, typing, warnings
-import math, time, random, itertools, json, contextlib, abc
+import math, time, random, itertools, json, contextlib, abc, gc, signal
 collections.namedtuple("P", "a b")
 typing.NamedTuple("Q", [("a", int)])
 T = typing.TypeVar("T")
@@ -90,6 +97,8 @@ except ZeroDivisionError:
 inspect.signature(D)
 open(os.__file__).read(10)
 open(os.devnull, "w").close()
+gc.collect()
+signal.getsignal(signal.SIGTERM)
 time.perf_counter()
 random.random()
 x = torch.randn(3, 3)
@@ -103,7 +112,11 @@ print(x, inspect.getsource(D) if False else "")
 def test_every_reach_is_accused_at_its_line(tmp_path: Path) -> None:
     lines = GUILTY.splitlines()
     wanted = [
-        i + 1 for i, line in enumerate(lines) if "attempt(lambda" in line or "tb_frame" in line
+        i + 1
+        for i, line in enumerate(lines)
+        if any(
+            word in line for word in ("attempt(lambda", "tb_frame", "callbacks.append", "find_spec")
+        )
     ]
 
     found = accused(tmp_path, GUILTY)

@@ -425,9 +425,10 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         access: str,
         certain: bool,
     ) -> None:
+        shadow = pointer.region.shadow
         self.session.report(
             int(where.sum()),
-            kind="unwritten",
+            kind=shadow.kind if shadow is not None else "unwritten",
             access=access,
             tensor=pointer.name,
             index=(int(addresses[where][0]) - pointer.address) // pointer.itemsize,

@@ -13,12 +13,13 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import _tensor_str
 from torch.autograd import profiler_legacy
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.interpreter import InterpretedFunction
@@ -42,11 +43,11 @@ MOST_ADDRESSES = 4_096
 _ALLOCATION = frozenset(
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided zeros zeros_like new_zeros"
     " ones ones_like new_ones full full_like new_full fill fill_ zero zero_ scalar_tensor arange eye linspace"
-    " _efficientzerotensor lift_fresh lift_fresh_copy resize_ resize set_ tril_indices triu_indices"
+    " _efficientzerotensor lift_fresh resize_ resize set_ tril_indices triu_indices"
     " record_stream _pin_memory is_pinned".split()
 )
 _COPY = frozenset(
-    "clone copy_ copy cat stack constant_pad_nd index_select gather index index_put index_put_ _unsafe_index"
+    "clone copy_ copy lift_fresh_copy cat stack constant_pad_nd index_select gather index index_put index_put_ _unsafe_index"
     " _index_put_impl_ roll flip rot90 repeat repeat_interleave slice_scatter select_scatter scatter scatter_"
     " as_strided_scatter diagonal_scatter _reshape_copy as_strided_copy unfold_copy view_copy narrow_copy"
     " permute_copy expand_copy t_copy transpose_copy contiguous pixel_shuffle pixel_unshuffle im2col"
@@ -75,6 +76,10 @@ _RANDOM_PREFIXES = ("rand", "normal", "bernoulli", "uniform", "native_dropout", 
 _HOST_FUNCTIONS = frozenset(
     "numpy __array__ tolist __dlpack__ to_dlpack storage __reduce_ex__".split()
 )
+_NO_DISPATCH = (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
+_NEGATING_VIEWS = frozenset("_neg_view _conj".split())
+"""Whoever reads them next changes signs."""
+_FILLING = frozenset("fill fill_ full full_like new_full".split())
 _COMPUTING = ("compute", "library", "random")
 _ACCUMULATING = frozenset(
     "index_put index_put_ _index_put_impl_ _unsafe_index_put put put_ scatter scatter_".split()
@@ -104,6 +109,10 @@ class _Event:
     sinks: bool = False
     reaches: bool = False
     hidden: bool = False
+    by_host: bool = False
+    is_flag: bool = False
+    is_heavy: bool = False
+    is_stale: bool = False
 
 
 @dataclass
@@ -111,19 +120,30 @@ class Flow:
     """Storages of one call: which stem from inputs, which are weights, and what happened to them in order."""
 
     tainted: set[int] = field(default_factory=set)
+    stale: frozenset[int] = frozenset()
+    """Storages that an earlier call filled from its inputs, and whose contents outlived it."""
+    written: set[int] = field(default_factory=set)
     floats: set[int] = field(default_factory=set)
     """Storages that hold floating-point values, whatever type they are looked at through."""
     from_floats: set[int] = field(default_factory=set)
     """Storages whose contents stem from floating-point inputs."""
     weights: frozenset[int] = frozenset()
+    is_real: bool = True
     events: list[_Event] = field(default_factory=list)
     kept: list[torch.Tensor] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
+    shared: dict[int, torch.Tensor] = field(default_factory=dict)
+    """Tensors whose memory the host may read by other ways."""
 
     def key(self, tensor: torch.Tensor) -> int:
         self.kept.append(tensor)  # so that no address is used twice within the call
-        key = _storage_key(tensor)
+        key = storage_key(tensor)
         if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
             self.floats.add(key)
+        if key not in self.seen:
+            self.seen.add(key)
+            if self.is_real and is_shared_with_host(tensor):
+                self.shared[key] = tensor
         return key
 
     def begin(self, inputs: Sequence[torch.Tensor]) -> None:
@@ -132,6 +152,7 @@ class Flow:
 
     def add(self, event: _Event) -> None:
         self.events.append(event)
+        self.written |= event.writes
         if not event.from_inputs:
             return
         self.tainted |= event.writes
@@ -146,28 +167,83 @@ class Flow:
         for tensor in self.kept if addresses else ():
             first, last = _span(tensor)
             if any(first <= a < last for a in addresses):
-                found.setdefault(_storage_key(tensor), tensor)
+                found.setdefault(storage_key(tensor), tensor)
         return list(found.values())
 
     def count_host_reads(self) -> None:
         """Many small reads are one large one: mark all of a call when their sum is too large."""
+        self._see_shared_memory()
         reads = [e for e in self.events if e.group == "host" and e.reads & self.from_floats]
-        floats = [e for e in reads if e.reads & self.floats]
-        integers = [e for e in reads if not e.reads & self.floats]
-        for some, limit in ((floats, HOST_READ_ELEMENTS), (integers, HOST_READ_INTEGERS)):
+        flags = [e for e in reads if e.is_flag]
+        floats = [e for e in reads if e.reads & self.floats and not e.is_flag]
+        integers = [e for e in reads if not e.reads & self.floats and not e.is_flag]
+        limits = (
+            (flags, HOST_READ_ELEMENTS),
+            (floats, HOST_READ_ELEMENTS),
+            (integers, HOST_READ_INTEGERS),
+        )
+        for some, limit in limits:
             if sum(e.elements for e in some) > limit:
                 for e in some:
-                    e.from_inputs = e.sinks = True
+                    e.from_inputs = e.sinks = e.is_heavy = True
                     if not e.name.startswith("Tensor."):
                         e.name = "Tensor.item"
 
+    def _see_shared_memory(self) -> None:
+        """What a kernel or a copy leaves in memory that the host shares is read there, for all that anybody knows."""
+        for key, tensor in self.shared.items():
+            if key in self.written & self.from_floats:
+                size = tensor.numel(), tensor.numel() * tensor.dtype.itemsize
+                reads = frozenset({key})
+                self.add(_Event("Tensor.numpy", "host", reads, frozenset(), False, None, *size))
+
+    def is_from_floats(self, tensor: torch.Tensor) -> bool:
+        return storage_key(tensor) in self.from_floats
+
+    def see_stale(self, outputs: Sequence[torch.Tensor]) -> None:
+        """An output that an earlier call made and this one did not write."""
+        for tensor in outputs:
+            key = storage_key(tensor)
+            if key in self.stale - self.written:
+                keys = frozenset({key})
+                size = tensor.numel(), tensor.numel() * tensor.dtype.itemsize
+                event = _Event("an earlier result", "copy", keys, keys, False, None, *size)
+                event.is_stale = True
+                self.events.append(event)
+
+    def survivors(self) -> list["Survivor"]:
+        """Storages that this call filled from its inputs, for whoever asks later which of them still exist."""
+        found: dict[int, Survivor] = {}
+        for tensor in self.kept:
+            key = storage_key(tensor)
+            if key in self.written & self.tainted and key not in found:
+                with contextlib.suppress(RuntimeError, NotImplementedError):
+                    reference = StorageWeakRef(tensor.untyped_storage())
+                    found[key] = Survivor(reference, tensor.dtype.itemsize)
+        return list(found.values())
+
     def trace_back(self, outputs: Sequence[torch.Tensor]) -> None:
-        """Mark the events on which the outputs depend."""
-        live = {_storage_key(t) for t in outputs}
-        for event in reversed(self.events):
-            if event.sinks or event.hidden or event.writes & live:
-                event.reaches = True
-                live |= event.reads
+        """Mark the events on which the outputs depend; first those that do so by more than a number that the host reads."""
+        ends = {storage_key(t) for t in outputs}
+        for by_host in (False, True):
+            live = set(ends)
+            for event in reversed(self.events):
+                is_end = event.sinks and (by_host or event.is_heavy)
+                if is_end or event.hidden or event.writes & live:
+                    event.by_host = not event.reaches and by_host
+                    event.reaches = True
+                    live |= event.reads
+
+
+class Survivor(NamedTuple):
+    """A storage that an earlier call filled from its inputs; its key stays its own while the reference exists."""
+
+    storage: StorageWeakRef
+    itemsize: int
+
+    @property
+    def key(self) -> int:
+        return int(self.storage.cdata)
 
 
 class Recorder(TorchDispatchMode):
@@ -178,6 +254,9 @@ class Recorder(TorchDispatchMode):
         weights: parameters of the module; launches are trusted not to write them.
         line_of: line of the submitted source that is being executed, or None.
         poison: value for memory that `torch.empty` returns; None leaves it as it is.
+        stale: storages that an earlier call filled from its inputs.
+        replay: numbers that the host is told instead of those that it reads, in this order.
+        is_real: whether memory holds what was computed; if not, launches are trusted with weights.
     """
 
     def __init__(
@@ -186,9 +265,16 @@ class Recorder(TorchDispatchMode):
         weights: Sequence[torch.Tensor],
         line_of: Callable[[], int | None],
         poison: float | None = None,
+        stale: frozenset[int] = frozenset(),
+        replay: Sequence[Any] = (),
+        is_real: bool = True,
     ) -> None:
         super().__init__()
-        self.flow = Flow()
+        self.numbers: list[Any] = []
+        self.survivors: list[Survivor] = []
+        self._replay = list(replay)
+        self._is_real = is_real
+        self.flow = Flow(stale=stale, is_real=is_real)
         self.flow.begin(inputs)
         self.flow.weights = frozenset(self.flow.key(t) for t in weights)
         self._line_of = line_of
@@ -202,12 +288,21 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if any(kind.__torch_dispatch__ not in _NO_DISPATCH for kind in types):
+            return NotImplemented  # what a subclass makes of it comes back here
         if func.namespace not in _TORCHS_OWN:
             return self._step_into(func, args, kwargs)
         with record_span(self._span):
             result = func(*args, **kwargs)
         self._record(func, args, kwargs, result)
+        if isinstance(result, float) and self.flow.is_from_floats(args[0]):
+            return self.told(result)
         return result
+
+    def told(self, number: Any) -> Any:
+        """What the host gets to know where it reads a number that was made from floating-point inputs."""
+        self.numbers.append(number)
+        return self._replay.pop(0) if self._replay else number
 
     def _step_into(self, func, args, kwargs):
         """An operator that the module registered is what it does inside: go on watching there."""
@@ -227,11 +322,12 @@ class Recorder(TorchDispatchMode):
         with _unwatched():
             addresses = [*addresses, *_addresses_in(tensors)]
             tensors = [*tensors, *self.flow.at_addresses(addresses)]
-            weights = [t for t in tensors if self.flow.key(t) in self.flow.weights]
+            keys = frozenset(self.flow.key(t) for t in tensors)
+            trusted = self.flow.weights | self.flow.shared.keys()
+            weights = [t for t in tensors if self._is_real and self.flow.key(t) in trusted]
             before = [t.detach().clone() for t in weights]
-        keys = frozenset(self.flow.key(t) for t in tensors)
         from_inputs = bool(keys & self.flow.tainted)
-        writes = keys - self.flow.weights
+        writes = keys - trusted
         self.flow.add(_Event(name, "launch", keys, writes, from_inputs))
 
         def after() -> None:
@@ -247,20 +343,25 @@ class Recorder(TorchDispatchMode):
     def read_by_host(self, tensor: torch.Tensor, name: str, elements: int | None = None) -> None:
         """Values of a tensor go where no operation shows; `elements` of them, or all."""
         elements = tensor.numel() if elements is None else elements
-        self.storage_read(self.flow.key(tensor), name, elements, elements * tensor.dtype.itemsize)
+        is_flag = tensor.dtype == torch.bool
+        nbytes = elements * tensor.dtype.itemsize
+        self.storage_read(self.flow.key(tensor), name, elements, nbytes, is_flag=is_flag)
 
-    def storage_read(self, key: int, name: str, elements: int, nbytes: int) -> None:
-        reads = frozenset({key})
+    def storage_read(
+        self, key: int, name: str, elements: int, nbytes: int, *, is_flag: bool = False
+    ) -> None:
         self.flow.add(
             _Event(
                 f"Tensor.{name}",
                 "host",
-                reads,
+                frozenset({key}),
                 frozenset(),
                 False,
                 self._line_of(),
                 elements,
                 nbytes,
+                sinks=not is_flag,
+                is_flag=is_flag,
             )
         )
 
@@ -274,6 +375,8 @@ class Recorder(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         inputs, outputs = _tensors((args, kwargs)), _tensors(result)
         group = group_of(func, name, inputs, outputs)
+        if name in _FILLING and _is_filled_by_tensor(func, args, kwargs):
+            group = "copy"
         if name in _ACCUMULATING and _accumulates(func, args, kwargs):
             group = "compute"
         if self._poison is not None and group == "allocation" and "empty" in name:
@@ -287,7 +390,7 @@ class Recorder(TorchDispatchMode):
         reinterprets = bool(reads & self.flow.floats & self.flow.from_floats)
         if group in _COMPUTING and not is_float and not reinterprets:
             group = "library" if name in _MATMUL else "integer"
-        sinks = group == "host" and inputs[0].dtype != torch.bool
+        is_flag = group == "host" and inputs[0].dtype == torch.bool
         self.flow.add(
             _Event(
                 f"aten::{name}",
@@ -298,9 +401,19 @@ class Recorder(TorchDispatchMode):
                 self._line_of() if group in (*_COMPUTING, "host") else None,
                 sum(t.numel() for t in outputs) or int(group == "host"),
                 sum(t.numel() * t.dtype.itemsize for t in (*inputs, *outputs)),
-                sinks,
+                sinks=group == "host" and not is_flag,
+                is_flag=is_flag,
+                is_stale=group not in ("allocation", "view")
+                and self._reads_stale(func, args, kwargs),
             )
         )
+
+    def _reads_stale(self, func, args, kwargs) -> bool:
+        stale = self.flow.stale - self.flow.written
+        if not stale:
+            return False
+        read = {storage_key(t) for t in _tensors((args, kwargs))} - _written(func, args, kwargs)
+        return bool(read & stale)
 
     def add_hidden(self, profile: Any) -> None:
         """What `SeenBelow` saw and this did not: dispatch was switched off for it."""
@@ -315,17 +428,21 @@ class Recorder(TorchDispatchMode):
     def operations(self, outputs: Sequence[torch.Tensor]) -> tuple[Operation, ...]:
         """Everything recorded, equal steps added up, after walking back from the outputs."""
         self.flow.count_host_reads()
+        self.flow.see_stale(outputs)
         self.flow.trace_back(outputs)
         merged: dict[tuple[Any, ...], list[int]] = {}
         for e in self.flow.events:
             if e.group == "launch":
                 continue
-            key = (e.name, e.group, e.reaches, e.from_inputs, e.line, e.hidden)
+            facts = (e.from_inputs, e.line, e.hidden, e.by_host, e.is_stale)
+            key = (e.name, e.group, e.reaches, *facts)
             sums = merged.setdefault(key, [0, 0, 0])
             sums[0] += 1
             sums[1] += e.elements
             sums[2] += e.nbytes
+        self.survivors = self.flow.survivors()
         self.flow.kept.clear()
+        self.flow.shared.clear()
         return tuple(
             Operation(
                 name=name,
@@ -337,8 +454,10 @@ class Recorder(TorchDispatchMode):
                 from_inputs=from_inputs,
                 line=line,
                 hidden=hidden,
+                by_host=by_host,
+                is_stale=is_stale,
             )
-            for (name, group, reaches, from_inputs, line, hidden), (
+            for (name, group, reaches, from_inputs, line, hidden, by_host, is_stale), (
                 calls,
                 elements,
                 nbytes,
@@ -355,22 +474,28 @@ class _HostReads(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", "")
-        if name in _HOST_FUNCTIONS and args and isinstance(args[0], torch.Tensor):
-            self._recorder.read_by_host(args[0], name)
-        return func(*args, **(kwargs or {}))
+        if name not in _HOST_FUNCTIONS or not args or not isinstance(args[0], torch.Tensor):
+            return func(*args, **(kwargs or {}))
+        recorder = self._recorder
+        recorder.read_by_host(args[0], name)
+        if name not in ("numpy", "tolist") or not recorder.flow.is_from_floats(args[0]):
+            return func(*args, **(kwargs or {}))
+        with _unwatched():  # from a GPU it would be a copy
+            result = func(args[0].detach().clone(), *args[1:], **(kwargs or {}))
+        is_small = args[0].numel() <= HOST_READ_ELEMENTS
+        return recorder.told(result) if is_small else result
 
 
 def group_of(func: Any, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
     """The group of one dispatched operation; see `Operation.group`."""
-    if name in ("_to_copy", "to"):
-        same = inputs and outputs and inputs[0].dtype == outputs[0].dtype
-        return "copy" if same else "cast"
+    if name in ("_to_copy", "to") and inputs and outputs:
+        return _converting(inputs[0].dtype, outputs[0].dtype)
     if name in _ALLOCATION:
         return "allocation"
-    if name == "_neg_view":
-        return "compute"  # whoever reads it next negates
-    if name == "copy_" and len(inputs) > 1 and inputs[0].dtype != inputs[1].dtype:
-        return "cast"
+    if name in _NEGATING_VIEWS:
+        return "compute"
+    if name == "copy_" and len(inputs) > 1:
+        return _converting(inputs[1].dtype, inputs[0].dtype)
     if name in _COPY:
         return "copy"
     if name in _HOST:
@@ -382,6 +507,24 @@ def group_of(func: Any, name: str, inputs: Sequence[Any], outputs: Sequence[Any]
     if name.startswith(_RANDOM_PREFIXES):
         return "random"
     return "compute"
+
+
+def _converting(source: torch.dtype, target: torch.dtype) -> str:
+    """Floating-point numbers that become integers are truncated, which is a computation."""
+    if source == target:
+        return "copy"
+    return "compute" if source.is_floating_point and not _is_inexact(target) else "cast"
+
+
+def _is_inexact(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def _is_filled_by_tensor(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.name in ("value", "fill_value"):
+            return isinstance(args[i] if i < len(args) else kwargs.get(argument.name), torch.Tensor)
+    return False
 
 
 def _is_view(func: Any) -> bool:
@@ -398,7 +541,7 @@ def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> frozense
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         value = args[i] if i < len(args) else kwargs.get(argument.name)
-        keys |= {_storage_key(t) for t in _tensors(value)}
+        keys |= {storage_key(t) for t in _tensors(value)}
     return frozenset(keys)
 
 
@@ -412,11 +555,22 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _storage_key(tensor: torch.Tensor) -> int:
+def storage_key(tensor: torch.Tensor) -> int:
     try:
         return tensor.untyped_storage()._cdata
     except (RuntimeError, NotImplementedError):  # sparse and other tensors without storage
         return id(tensor)
+
+
+def is_shared_with_host(tensor: torch.Tensor) -> bool:
+    """Whether other code may look at its memory: a numpy array, a buffer, a file."""
+    try:
+        storage = tensor.untyped_storage()
+        if storage.device.type != "cpu" or storage.nbytes() == 0:
+            return False
+        return not storage.resizable() or storage.is_shared()
+    except (RuntimeError, NotImplementedError):
+        return False
 
 
 def _poison(tensors: Sequence[torch.Tensor], value: float) -> None:

@@ -3,6 +3,7 @@
 The first call may fold and re-pack parameters, which is not timed; so the second is what counts.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -28,6 +29,8 @@ from gpu_runner.evaluation.protocol import (
 GLANCE = Sampling(programs=1, iterations=1, seconds=0.5)
 
 Build = Callable[[int, Any], Any]
+Watch = Callable[[Any, list[torch.Tensor]], contextlib.AbstractContextManager[Any]]
+"""Of a module and the tensors among its arguments, what observes a call besides."""
 
 
 def model_own(
@@ -51,11 +54,11 @@ def model_own(
     )
 
 
-def model_given(build: Build, request: Model) -> Modelled:
+def model_given(build: Build, request: Model, watch: Watch) -> Modelled:
     """Another module's call, on inputs of the places that the reference made."""
     with untouched.full_size(GLANCE):
         module = build(request.seed, reserved_value(request.init, request.init_places))
-    return _second_call(module, reserved_value(request.inputs, request.places))
+    return _second_call(module, reserved_value(request.inputs, request.places), watch)
 
 
 def compile_given(build: Build, request: Compile) -> list[dict[str, Any]]:
@@ -69,16 +72,23 @@ def compile_given(build: Build, request: Compile) -> list[dict[str, Any]]:
     return [kernel.as_json() for kernel in kernels]
 
 
-def _second_call(module: Any, arguments: Any) -> Modelled:
+def _unwatched(module: Any, tensors: list[torch.Tensor]) -> contextlib.AbstractContextManager[Any]:
+    return contextlib.nullcontext()
+
+
+def _second_call(module: Any, arguments: Any, watch: Watch = _unwatched) -> Modelled:
     with untouched.full_size(GLANCE):
         call(module, arguments)
-    with untouched.full_size() as world:
-        output = call(module, arguments)
+    tensors: list[torch.Tensor] = []
+    encode(arguments, tensors)
     outputs: list[torch.Tensor] = []
-    encode(output, outputs)
+    with untouched.full_size() as world, watch(module, tensors) as recorder:
+        output = call(module, arguments)
+        encode(output, outputs)
     return Modelled(
         launches=tuple(launch.as_json() for launch in world.launches),
         operations=tuple(asdict(operation) for operation in world.operations),
+        seen=recorder.operations(outputs) if recorder is not None else (),
         outputs=tuple(place(outputs)[0]),
         memory=tuple(world.findings),
     )

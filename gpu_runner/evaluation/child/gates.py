@@ -31,6 +31,10 @@ from gpu_runner.evaluation.protocol import (
 
 SMALLEST_LITERAL = 16
 MODEL_S = 90.0
+MOST_WHOLE_BYTES = 1 << 27
+MOST_WHOLE_PROGRAMS = 16_384
+"""Up to here a full-size call is interpreted as a whole, if there is a reason to look: seconds to a minute."""
+HALF = 0.5
 WHOLE = 0.95
 """Share of bytes above which a sample of programs is taken to have touched all of them."""
 
@@ -291,6 +295,11 @@ def facts_of(kernel: CompiledKernel) -> dict[str, Any]:
     return {name: getattr(kernel, name) for name in names}
 
 
+def is_complete(call: Modelled) -> bool:
+    """Whether every sampled program came to its end; how far one gets in its time depends on the machine."""
+    return all(raw.get("is_complete", False) for raw in call.launches)
+
+
 def stored_bytes(call: Modelled) -> float:
     """Bytes that kernels and torch operations write in a full-size call."""
     launched = sum(
@@ -307,16 +316,51 @@ def least_bytes(task: Modelled) -> float:
     return min(given, read) + sum(nbytes_of(p) for p in task.outputs)
 
 
+def kernels_of_call(call: Modelled) -> set[str]:
+    """Names of the kernels that a full-size call launches where they are interpreted, with constants if not tuned."""
+    return {
+        _shown(raw["kernel"], raw["constexprs"], is_tuned=bool(raw.get("config")))
+        for raw in call.launches
+    }
+
+
+def kernels_compiled(kernels: Sequence[CompiledKernel]) -> set[str]:
+    """The same where they are compiled."""
+    return {_shown(k.kernel, k.constexprs, is_tuned=k.config is not None) for k in kernels}
+
+
+def _shown(kernel: str, constexprs: dict[str, Any], *, is_tuned: bool) -> str:
+    values = ", ".join(f"{key}={value}" for key, value in sorted(constexprs.items()))
+    return kernel if is_tuned else f"{kernel}({values})"
+
+
+def can_be_interpreted_whole(call: Modelled, task: Modelled) -> bool:
+    programs = sum(math.prod(raw["grid"]) for raw in call.launches)
+    nbytes = sum(map(nbytes_of, (*task.places, *task.outputs)))
+    return programs <= MOST_WHOLE_PROGRAMS and nbytes <= MOST_WHOLE_BYTES
+
+
+def reads_hardly(call: Modelled, task: Modelled) -> bool:
+    """Whether less than half of what the reference reads is read, as far as that can be told without data."""
+    if not is_complete(call) or any(_is_integer(p.dtype) for p in task.places):
+        return False
+    outputs = sum(nbytes_of(p) for p in task.outputs)
+    return _read_bytes(call) < HALF * (least_bytes(task) - outputs)
+
+
 def touches_less(call: Modelled, task: Modelled) -> bool:
     """Whether a full-size call seems not to read all that the reference reads of the inputs, or not to write all outputs.
 
     Programs are sampled, and an honest kernel may skip zeros that it knows of: a reason to look, no proof.
     """
-    loaded = sum(float(raw["counts"]["load_bytes"]) for raw in call.launches)
-    read = loaded + sum(float(raw["read_bytes"]) for raw in call.operations)
     outputs = sum(nbytes_of(p) for p in task.outputs)
     wanted = least_bytes(task) - outputs
-    return read < WHOLE * wanted or stored_bytes(call) < WHOLE * outputs
+    return _read_bytes(call) < WHOLE * wanted or stored_bytes(call) < WHOLE * outputs
+
+
+def _read_bytes(call: Modelled) -> float:
+    loaded = sum(float(raw["counts"]["load_bytes"]) for raw in call.launches)
+    return loaded + sum(float(raw["read_bytes"]) for raw in call.operations)
 
 
 def outside_at_full_size(call: Modelled, task: Modelled) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ import torch
 from gpu_runner.core.findings import Evidence, Finding, Location, Severity, Source
 from gpu_runner.core.verdicts import Stage, Track
 from gpu_runner.evaluation.child import compare
-from gpu_runner.evaluation.protocol import Accusation, Launch, Operation, Ran
+from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Operation, Ran
 
 REMEMBERED_SHARE: Final = 0.125
 """Reading more elements than this share of the output's that an earlier call left is no bookkeeping."""
@@ -149,7 +149,7 @@ def remembered(
 ) -> Finding | None:
     """This call's wrong output is, bit for bit, an earlier call's right one."""
     for call, (then, then_expected) in enumerate(zip(earlier, earlier_expected, strict=True)):
-        if _identical(output, then) and not _identical(expected, then_expected):
+        if identical(output, then) and not identical(expected, then_expected):
             evidence: Evidence = {"same_as_call": call + 1, "call": len(earlier) + 1}
             title = f"returns the result of call {call + 1} although the inputs are new"
             return accuse("remembered_result", title, evidence, Source.JUDGE)
@@ -206,7 +206,7 @@ def is_remembered(elements: int, output_elements: int) -> bool:
     return elements >= max(LEAST_REMEMBERED, REMEMBERED_SHARE * output_elements)
 
 
-def _identical(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
+def identical(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
     return len(a) == len(b) and all(compare.identical(x, y) for x, y in zip(a, b, strict=True))
 
 
@@ -221,9 +221,41 @@ def deferred(run: Ran) -> Finding | None:
     return None
 
 
-def too_little_work(stored_bytes: float, output_bytes: int) -> Finding | None:
-    """At full size less is written than the output holds, though the probe was computed whole."""
-    if output_bytes == 0 or stored_bytes >= LEAST_WRITTEN_SHARE * output_bytes:
+def torch_computes_at_full_size(
+    operations: Sequence[Operation], track: Track, *, has_floats: bool
+) -> Finding | None:
+    """What torch computes in a full-size call over memory that was only reserved; numbers read there mean nothing."""
+    decided = tuple(op for op in operations if not op.by_host and op.group != "host")
+    run = Ran(tree=None, outputs=Buffer(nbytes=0, places=()), operations=decided)
+    found = torch_computes([run], track, has_floats=has_floats)
+    if found is None:
+        return None
+    return found.model_copy(update={"title": f"at full size {found.title}"[:300]})
+
+
+def other_kernels(compiled: Iterable[str], interpreted: Iterable[str]) -> Finding | None:
+    """Where kernels are compiled, others are launched than where they are interpreted, in the same full-size call."""
+    here, there = set(compiled), set(interpreted)
+    if not here or not there or here == there:
+        return None
+    only_compiled, only_interpreted = sorted(here - there), sorted(there - here)
+    names = ", ".join((only_compiled or only_interpreted)[:3])
+    how = "only where kernels are compiled" if only_compiled else "only where they are interpreted"
+    evidence: Evidence = {
+        "compiled_only": only_compiled[:20],
+        "interpreted_only": only_interpreted[:20],
+    }
+    title = f"launches {names} {how}: what is checked is not what would run"
+    return accuse("decoy_kernel", title, evidence, Source.JUDGE)
+
+
+def too_little_work(stored_bytes: float, output_bytes: int, *, is_complete: bool) -> Finding | None:
+    """At full size less is written than the output holds, though the probe was computed whole.
+
+    Args:
+        is_complete: whether no sampled program ran out of time; what it would have written then is not known.
+    """
+    if not is_complete or output_bytes == 0 or stored_bytes >= LEAST_WRITTEN_SHARE * output_bytes:
         return None
     evidence: Evidence = {
         "stored_bytes": stored_bytes,

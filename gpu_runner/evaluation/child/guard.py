@@ -7,7 +7,9 @@ What was seen lives in closures, where only frames and gc could find it, and tho
 """
 
 import _thread
+import gc
 import os
+import signal
 import site
 import sys
 import sysconfig
@@ -68,6 +70,7 @@ _EVENTS = {
     "socket.": "opens a socket",
     "_thread.start_new_thread": "starts a thread",
     "_thread.start_joinable_thread": "starts a thread",
+    "signal.signal": "sets a signal handler, which works whenever it likes",
     "os.remove": "removes files",
     "os.rename": "renames files",
     "os.rmdir": "removes folders",
@@ -155,28 +158,28 @@ def install(protected: Iterable[tuple[str, Any]], *, is_own: Callable[[str], boo
             busy.discard(get_ident())
 
     def compare() -> tuple[Accusation, ...]:
-        for accusation in _changes(before, is_own):
+        for accusation in (*_changes(before, is_own), *_new_callbacks(called_before, is_own)):
             accuse(accusation)
         return tuple(accusations)
 
-    def watch_start(start: Callable[..., Any]) -> Callable[..., Any]:
+    def watch_start(event: str, start: Callable[..., Any]) -> Callable[..., Any]:
         def started(*args: Any, **kwargs: Any) -> Any:
             busy.add(get_ident())
             try:
-                culprit = _culprit(_THREAD, is_own)
+                culprit = _culprit(event, is_own)
             finally:
                 busy.discard(get_ident())
             if culprit is not None:
-                accuse(_accusation(_THREAD, _THREAD, (), culprit))
+                accuse(_accusation(event, event, (), culprit))
             return start(*args, **kwargs)
 
         return started
 
-    for name in _THREAD_STARTERS:  # no audit event tells of them before Python 3.12
-        for owner, attribute in ((_thread, name), (threading, f"_{name}")):
-            if hasattr(owner, attribute):
-                setattr(owner, attribute, watch_start(getattr(owner, attribute)))
+    for event, owner, name in _STARTERS:
+        if hasattr(owner, name):
+            setattr(owner, name, watch_start(event, getattr(owner, name)))
     before = list(_snapshot(protected))
+    called_before = [list(place) for place, _ in _CALLBACKS]
     sys.addaudithook(hook)
     return Guard(seen=lambda: tuple(accusations), compare=compare, accuse=accuse)
 
@@ -247,6 +250,16 @@ def _asker(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> tupl
             return filename, frame.f_lineno
         if not _is_generated(filename) and not _hands_out_frames(filename, frame.f_code.co_name):
             return None
+        frame = frame.f_back
+    return None
+
+
+def asker_of(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int | None:
+    """The submitted module's line, if it asks by itself or by way of the standard library alone."""
+    while frame is not None:
+        kind = _kind_of(frame.f_code.co_filename, is_own)
+        if kind != "standard":
+            return frame.f_lineno if kind == "own" else None
         frame = frame.f_back
     return None
 
@@ -352,8 +365,22 @@ _KEPT_TYPES = (
     type,
 )
 _MISSING = object()
-_THREAD = "_thread.start_new_thread"
+_THREAD, _SIGNAL = "_thread.start_new_thread", "signal.signal"
 _THREAD_STARTERS = ("start_new_thread", "start_new", "start_joinable_thread")
+_SIGNAL_OWNERS = (signal, sys.modules["_signal"])
+_SIGNAL_SETTERS = ("signal", "setitimer", "alarm", "set_wakeup_fd")
+_STARTERS = (
+    # No audit event tells of threads before Python 3.12, and none of signals.
+    *((_THREAD, _thread, name) for name in _THREAD_STARTERS),
+    *((_THREAD, threading, f"_{name}") for name in _THREAD_STARTERS),
+    *((_SIGNAL, owner, name) for owner in _SIGNAL_OWNERS for name in _SIGNAL_SETTERS),
+)
+_CALLBACKS: tuple[tuple[list[Any], str], ...] = (
+    (gc.callbacks, "leaves a callback with the garbage collector"),
+    (sys.meta_path, "puts a finder of modules before those that there are"),
+    (sys.path_hooks, "changes how modules are found"),
+)
+"""Lists whose entries are called in the middle of other people's work."""
 
 
 def _snapshot(protected: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any, str, Any]]:
@@ -383,6 +410,24 @@ def _changes(
             detail=f"replaces {shown}, which the evaluation relies on",
             line=place[1] if place is not None and is_own(place[0]) else None,
         )
+
+
+def _new_callbacks(
+    before: Iterable[list[Any]], is_own: Callable[[str], bool]
+) -> Iterator[Accusation]:
+    for (now, detail), then in zip(_CALLBACKS, before, strict=True):
+        for entry in now:
+            if not any(entry is known for known in then):
+                place = _place_of(entry) or _place_of_type(entry)
+                if place is None or _kind_of(place[0], is_own) == "own":
+                    line = place[1] if place is not None else None
+                    yield Accusation(what="callbacks", kind="tampering", detail=detail, line=line)
+
+
+def _place_of_type(value: Any) -> tuple[str, int] | None:
+    """File and line of the first method of an object's class."""
+    methods = vars(value if isinstance(value, type) else type(value)).values()
+    return next(filter(None, map(_place_of, methods)), None)
 
 
 def _place_of(value: Any) -> tuple[str, int] | None:

@@ -46,10 +46,16 @@ def _telling_of_tensor(real: Callable[..., Any], tap: LaunchTap) -> Callable[...
 
 def _telling_of_storage(real: Callable[..., Any], name: str, tap: LaunchTap) -> Callable[..., Any]:
     def told(storage: Any, *args: Any, **kwargs: Any) -> Any:
-        if tap.recorder is not None:
-            nbytes = 4 if name == "__getitem__" else storage.nbytes()
-            tap.recorder.storage_read(storage._cdata, "untyped_storage", nbytes // 4, nbytes)
-        return real(storage, *args, **kwargs)
+        recorder = tap.recorder
+        if recorder is None:
+            return real(storage, *args, **kwargs)
+        nbytes = 4 if name == "__getitem__" else storage.nbytes()
+        recorder.storage_read(storage._cdata, "untyped_storage", nbytes // 4, nbytes)
+        tap.recorder = None  # a list is made item by item, and is told of as a whole
+        try:
+            return real(storage, *args, **kwargs)
+        finally:
+            tap.recorder = recorder
 
     return told
 

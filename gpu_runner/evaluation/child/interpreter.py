@@ -366,8 +366,10 @@ def _as_argument(name: str, value: Any, memory: Memory, shadows: dict[int, Shado
         return base._implicit_cvt(value)
     if hasattr(value, "data_ptr"):
         out = base._implicit_cvt(value)
-        plain = getattr(value, "base", value)
-        tensor = plain if isinstance(plain, torch.Tensor) else value
+        tensor = getattr(value, "base", value)
+        if not isinstance(tensor, torch.Tensor):
+            memory.add_integer(value.data_ptr())  # all that a launcher asks of it
+            return out
         if tensor.device.type != "cpu":
             raise ValueError(f"{name} is on {tensor.device}; the interpreter runs on the CPU")
         memory.add(name, tensor, shadows)

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from gpu_runner.evaluation.child.measuring import Company
 
 
+WHOLE_S: Final = 120.0
+"""For one call at full size on the interpreter; `gates.can_be_interpreted_whole` keeps it far below."""
 GROWN: Final = 3
 """Probes of one full size each; each keeps a player."""
 
@@ -108,6 +110,7 @@ class OpenTask:
         self.full: Arena | None = None
         self.probe: Arena | None = None
         self.aligned: Arena | None = None
+        self.whole: Arena | None = None
         self._grown: list[tuple[dict[str, int], Arena]] | None = None
         self.company: Company | None = None
         self.probe_values: dict[str, int] = {}
@@ -244,6 +247,13 @@ class OpenTask:
                     self._grown.append((values, arena))
         return self._grown
 
+    def whole_arena(self) -> Arena | None:
+        """The full task on the interpreter; None where its reference cannot be run here."""
+        if self.whole is None:
+            with suppress(InvalidTask):
+                self.whole = self._arena(self.spec.source, self._host, "interpreter")
+        return self.whole
+
     def aligned_arena(self) -> Arena | None:
         """A probe whose sizes are as divisible as the full ones; None where that is no other task."""
         values = probe.aligned_assignments(self.spec.source)
@@ -360,10 +370,31 @@ class _Run:
             found = self._closing_accusations(contestant)
             if found:
                 raise _accused(found)
+            trials.genuine_so_far(contestant, self.task.spec.track)
+            is_before = self.task.rng.random() < 0.5
+            if is_before:
+                trials.late(contestant, self.task.rng)
             modelled = self._modelled_call(contestant)
+            if not is_before:
+                trials.late(contestant, self.task.rng)
+            if found := self._closing_accusations(contestant):
+                raise _accused(found)
             trials.genuine(contestant, self.task.spec.track)
+            self._genuine_at_full_size(contestant, modelled)
             self._enough_work(modelled)
             self._same_at_full_size(modelled)
+
+    def _genuine_at_full_size(self, contestant: Contestant, modelled: Modelled | None) -> None:
+        if modelled is None:
+            return
+        has_floats = contestant.arena.has_floats
+        track = self.task.spec.track
+        found = genuineness.torch_computes_at_full_size(modelled.seen, track, has_floats=has_floats)
+        if found is None and self.compilation is not None and not trials.reads_numbers(contestant):
+            compiled = gates.kernels_compiled(self.compilation.kernels)
+            found = genuineness.other_kernels(compiled, gates.kernels_of_call(modelled))
+        if found is not None:
+            raise Stop(Verdict.CHEATING, found)
 
     def _start_compiling(self) -> None:
         if self.compilation is None and self.task.modelled is not None:
@@ -444,7 +475,9 @@ class _Run:
         if modelled is None or self.task.modelled is None:
             return
         wanted = sum(gates.nbytes_of(p) for p in self.task.modelled.outputs)
-        found = genuineness.too_little_work(gates.stored_bytes(modelled), wanted)
+        found = genuineness.too_little_work(
+            gates.stored_bytes(modelled), wanted, is_complete=gates.is_complete(modelled)
+        )
         if found is not None:
             raise Stop(Verdict.CHEATING, found)
 
@@ -457,9 +490,23 @@ class _Run:
         if seen is not None:
             raise trials.outside_at_full_size(seen)
         if gates.touches_less(modelled, task_model):
-            stop = self._stop_when_grown()
+            stop = self._stop_when_grown() or self._stop_when_whole(modelled, task_model)
             if stop is not None:
                 raise stop
+
+    def _stop_when_whole(self, modelled: Modelled, task_model: Modelled) -> Stop | None:
+        """How the candidate fails on real inputs of the full size; that it cannot be tried if nothing else tells."""
+        arena = None
+        if gates.can_be_interpreted_whole(modelled, task_model):
+            arena = self.task.whole_arena()
+        if arena is not None:
+            stop = self._tried(arena, whole=False, limit_s=WHOLE_S)
+            if stop is None or stop.verdict in (Verdict.INCORRECT, Verdict.RUNTIME_ERROR):
+                return stop
+        if not gates.reads_hardly(modelled, task_model):
+            return None
+        reason = "at full size it seems to read less than half of what the reference reads"
+        return Stop(None, trials.unevaluable(Stage.TIMING, reason))
 
     def _stop_when_grown(self) -> Stop | None:
         """How the candidate fails where one size is as large as in the full task, if it does."""
@@ -474,7 +521,7 @@ class _Run:
             return Stop(stop.verdict, stop.finding.model_copy(update={"title": title[:300]}))
         return None
 
-    def _tried(self, arena: Arena, *, whole: bool) -> Stop | None:
+    def _tried(self, arena: Arena, *, whole: bool, limit_s: float | None = None) -> Stop | None:
         """How the candidate fails in another arena: in all trials, or in a single call."""
         contestant = Contestant(self.task.new_player("interpreter"), arena, Stage.PROBE)
         try:
@@ -484,7 +531,7 @@ class _Run:
             if whole:
                 trials.trials(contestant)
             else:
-                limit = self.task.deadlines.noop
+                limit = limit_s or self.task.deadlines.noop
                 trials.trial(contestant, arena.mixer.next(), poison="nan", timeout_s=limit)
         except Stop as stop:
             return stop

@@ -128,6 +128,9 @@ class Player:
         self._adopted: list[Lent] = []
         self._working: list[torch.Tensor] = []
         self._previous: list[torch.Tensor] = []
+        self._given: list[str] = []
+        self._survivors: list[dispatch.Survivor] = []
+        self._numbers: list[Any] = []
         self._threads_before = threading.active_count()
         self._gate: Any = None
         self._flush: torch.Tensor | None = None
@@ -210,8 +213,6 @@ class Player:
             tells.install(self._accuse_user, self.is_own)
         # The harness's own lazy imports happen now, so that none of them is laid to the module.
         self._guard = guard.install(protected(), is_own=self.is_own)
-        if request.role == "candidate":
-            tells.read(request.source, self._accuse_user)
 
     def _forbid_compiling(self) -> None:
         """`torch.compile` stays callable and does nothing but tell."""
@@ -356,6 +357,7 @@ class Player:
             given = dict(zip(request.names, buffers[1], strict=True))
             with self._submitted("construct"), self._acting():
                 matched = module_state.load_state(model, given)
+            self._given = list(matched.loaded)
         self._models = {False: model}
         own = module_state.state_of(model)
         places, nbytes = place(list(own.values()))
@@ -477,6 +479,8 @@ class Player:
                     stored.append("buffers")
         self._synchronize()
         self._previous = [self._kept(tensor) for tensor in tensors]
+        operations = watch.operations(tensors)
+        self._remember(watch)
         for each in lent:
             if each is not None:
                 each.close()
@@ -485,7 +489,7 @@ class Player:
             outputs=contiguous_buffer(tensors),
             devices=tuple(str(t.device) for t in tensors),
             stored=tuple(stored),
-            operations=watch.operations(tensors),
+            operations=operations,
             launches=watch.launches[:2_000],
             launch_count=watch.launch_count,
             memory=tuple(watch.memory[:200]),
@@ -498,6 +502,22 @@ class Player:
             threads=max(0, threading.active_count() - self._threads_before),
             seconds=0,
         )
+
+    def _remember(self, watch: "_Watch") -> None:
+        recorder = watch.recorder
+        if recorder is not None:
+            self._numbers = recorder.numbers
+            self._survivors = [
+                s for s in (*self._survivors, *recorder.survivors) if not s.storage.expired()
+            ]
+
+    def survivors(self, model: Any) -> list[dispatch.Survivor]:
+        """What earlier calls filled from their inputs and is still there; state that the reference has is no secret."""
+        state = module_state.state_of(model)
+        known = [*self._working, *(state[name] for name in self._given if name in state)]
+        keys = {dispatch.storage_key(tensor) for tensor in known}
+        found = {s.key: s for s in self._survivors if not s.storage.expired()}
+        return [s for key, s in found.items() if key not in keys]
 
     def _kept(self, output: torch.Tensor) -> torch.Tensor:
         """An output until the next call; a copy where it lies in an input, whose contents are ours to change."""
@@ -619,7 +639,21 @@ class Player:
                 return full_size.model_own(
                     self._build, self._init_inputs, self._module.get_inputs, request.seed
                 )
-            return full_size.model_given(self._build, request)
+            return full_size.model_given(self._build, request, self._watch_full_size)
+
+    @contextlib.contextmanager
+    def _watch_full_size(self, model: Any, tensors: list[torch.Tensor]) -> Iterator[Any]:
+        assert self._tap is not None
+        line_of = dispatch.line_finder(self.is_own)
+        recorder = dispatch.Recorder(
+            tensors, list(module_state.weights_of(model)), line_of, is_real=False
+        )
+        self._tap.reset(recorder, noop=False)
+        try:
+            with recorder:
+                yield recorder
+        finally:
+            self._tap.reset(None, noop=False)
 
     def compile_full_size(self, request: Compile, fds: list[int]) -> Message:
         with self._submitted("compile"), self._acting():
@@ -729,7 +763,8 @@ class _Watch:
     ) -> None:
         self._player = player
         self._request = request
-        self._recorder: dispatch.Recorder | None = None
+        self.recorder: dispatch.Recorder | None = None
+        self._stale = player.survivors(model)
         self._session: Any = None
         self._below: Any = None
         self._is_audited = False
@@ -739,10 +774,17 @@ class _Watch:
             line_of = dispatch.line_finder(player.is_own)
             self._is_audited = request.audit or player.watches_below
             weights = list(module_state.weights_of(model))
-            self._recorder = dispatch.Recorder(working, weights, line_of, poison)
+            self.recorder = dispatch.Recorder(
+                working,
+                weights,
+                line_of,
+                poison,
+                stale=frozenset(s.key for s in self._stale),
+                replay=player._numbers if request.blind else (),
+            )
         tap = player._tap
         assert tap is not None
-        tap.reset(self._recorder, noop=request.noop)
+        tap.reset(self.recorder, noop=request.noop)
         self._tap = tap
 
     def call(self, function: Callable[[], Any]) -> Any:
@@ -750,17 +792,21 @@ class _Watch:
             stack.enter_context(self._player._acting())
             if INTERPRETS and self._request.watched:
                 self._session = stack.enter_context(self._interpreter_session())
-            if self._recorder is not None:
+                for survivor in self._stale:
+                    storage = torch.UntypedStorage._new_with_weak_ptr(survivor.key)
+                    if storage is not None:
+                        self._session.allocations.follow_stale(storage, survivor.itemsize)
+            if self.recorder is not None:
                 if self._player._is_reference:
                     stack.enter_context(self._narrowest)
                 if self._is_audited:
                     self._below = stack.enter_context(dispatch.SeenBelow())
-                stack.enter_context(self._recorder.watch_functions())
-                stack.enter_context(self._recorder)
+                stack.enter_context(self.recorder.watch_functions())
+                stack.enter_context(self.recorder)
             output = function()
             self._player._synchronize()
-            if self._recorder is not None:
-                self._recorder.mark_end()
+            if self.recorder is not None:
+                self.recorder.mark_end()
             return output
 
     def _interpreter_session(self) -> contextlib.AbstractContextManager[Any]:
@@ -771,11 +817,11 @@ class _Watch:
         )
 
     def operations(self, outputs: Sequence[torch.Tensor]) -> Any:
-        if self._recorder is None:
+        if self.recorder is None:
             return ()
         if self._below is not None:
-            self._recorder.add_hidden(self._below)
-        return self._recorder.operations(outputs)
+            self.recorder.add_hidden(self._below)
+        return self.recorder.operations(outputs)
 
     @property
     def launches(self) -> tuple[Launch, ...]:

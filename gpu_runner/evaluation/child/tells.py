@@ -1,10 +1,12 @@
 """Doors that no kernel needs and that lead to the evaluation itself: they stay open and tell who went through.
 
-Torch's stack of modes, its switches for dispatch and for the profiler, kernels for torch's own operators, and the
-evaluator's modules in `sys.modules`. Torch and Triton use them too; only the submitted module is accused.
+Torch's stack of modes, its switches for dispatch and for the profiler, kernels for torch's own operators, the
+evaluator's modules in `sys.modules`, and what its functions hold. Torch and Triton use them too; only the submitted
+module is accused.
 """
 
-import ast
+import ctypes
+import gc
 import os
 import sys
 import types
@@ -15,7 +17,7 @@ import torch
 import torch.utils._python_dispatch as modes
 import triton
 
-from gpu_runner.core.source import parse
+from gpu_runner.evaluation.child.guard import asker_of
 from gpu_runner.evaluation.child.host_reads import replace_everywhere
 
 PACKAGE = "gpu_runner"
@@ -43,7 +45,6 @@ _DOORS: dict[Any, list[str]] = {
         "_get_current_function_mode _get_current_function_mode_stack _pop_mode _pop_mode_temporarily"
     ).split(),
 }
-_INSIDES = frozenset("__closure__ cell_contents __globals__ __subclasses__".split())
 _TORCHS = ("aten", "prims", "prim", "quantized", "profiler", "mkldnn", "mkl", "onednn")
 
 Accuse = Callable[[str, str, int | None], None]
@@ -66,16 +67,9 @@ def install(accuse: Accuse, is_own: Callable[[str], bool]) -> None:
     replace_everywhere(library, _library(library, accuse, is_own))
     if triton.knobs.runtime.interpret:
         _hide_interpretation(is_own)
+    for name in ("__globals__", "__closure__"):
+        _watch_insides(name, accuse, is_own)
     _seal(accuse, is_own)
-
-
-def read(source: str, accuse: Accuse) -> None:
-    """Accuse a source that names what no audit event tells of: ways from a function into whose it is."""
-    tree = parse(source)
-    for node in ast.walk(tree) if isinstance(tree, ast.AST) else ():
-        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "value", None)
-        if isinstance(name, str) and name in _INSIDES:
-            accuse(name, f"reads {name}, by which it could reach what watches it", node.lineno)  # type: ignore[attr-defined]
 
 
 def user_line(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int | None:
@@ -137,7 +131,33 @@ def _hide_interpretation(is_own: Callable[[str], bool]) -> None:
     triton.knobs.runtime_knobs.interpret = hiding
 
 
-# The evaluator's own modules
+# The evaluator's own functions and modules
+
+
+def _watch_insides(name: str, accuse: Accuse, is_own: Callable[[str], bool]) -> None:
+    """Tell who reads this attribute of a function of ours, in whatever way: no audit event does.
+
+    The attribute's own descriptor is replaced in the type, which Python code can reach through gc alone.
+    """
+    (attributes,) = gc.get_referents(types.FunctionType.__dict__)
+    real = attributes[name]
+
+    class Told:
+        def __get__(self, function: Any, owner: Any = None) -> Any:
+            if function is None:
+                return self
+            if function.__code__.co_filename.startswith(_HERE):
+                line = asker_of(sys._getframe(1), is_own)
+                if line is not None:
+                    detail = f"reads {name} of a function that watches it"
+                    accuse(name, detail, line)
+            return real.__get__(function, owner)
+
+        def __set__(self, function: Any, value: Any) -> None:
+            raise AttributeError("readonly attribute")
+
+    attributes[name] = Told()
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(types.FunctionType))
 
 
 def _seal(accuse: Accuse, is_own: Callable[[str], bool]) -> None:

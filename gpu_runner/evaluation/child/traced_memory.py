@@ -52,6 +52,19 @@ class Allocations(TorchDispatchMode):  # type: ignore[misc]
             fill_with_poison(tensor, self.poison)
         self.shadows[storage.data_ptr()] = Shadow(storage, tensor.element_size())
 
+    def follow_stale(self, storage: torch.UntypedStorage, itemsize: int) -> None:
+        """Reads of what an earlier call left there are told of, but for its commonest value: that is mere initialising."""
+        if storage.nbytes() > MOST_TRACKED_BYTES or storage.nbytes() < itemsize:
+            return
+        itemsize = min(itemsize, 8)
+        shadow = Shadow(storage, itemsize, kind="stale")
+        with unseen_by_torch():
+            held = torch.empty(0, dtype=torch.uint8).set_(storage).clone().numpy()
+        elements = held[: shadow.written.size * itemsize].view(f"u{itemsize}")
+        kinds, counts = np.unique(elements, return_counts=True)
+        shadow.written[:] = elements == kinds[counts.argmax()]
+        self.shadows[storage.data_ptr()] = shadow
+
     def _shadow_of(self, tensor: torch.Tensor) -> "Shadow | None":
         if not self.shadows or tensor.device.type != "cpu":
             return None
@@ -65,16 +78,19 @@ class Allocations(TorchDispatchMode):  # type: ignore[misc]
 
     def unwritten_share(self, tensor: torch.Tensor) -> float:
         shadow = self._shadow_of(tensor)
-        if shadow is None or tensor.numel() == 0:
+        if shadow is None or shadow.kind != "unwritten" or tensor.numel() == 0:
             return 0.0
         with unseen_by_torch():
             return 1.0 - float(shadow.elements_of(tensor).float().mean())
 
 
 class Shadow:
-    """One flag per element of an allocation: was it written?"""
+    """One flag per element of an allocation: was it written? `kind` is what reading an unwritten one is."""
 
-    def __init__(self, storage: torch.UntypedStorage, itemsize: int) -> None:
+    def __init__(
+        self, storage: torch.UntypedStorage, itemsize: int, kind: str = "unwritten"
+    ) -> None:
+        self.kind = kind
         self.storage = storage
         self.itemsize = itemsize
         self.written = np.zeros(max(1, storage.nbytes() // itemsize), bool)

@@ -1,5 +1,7 @@
 """One candidate against one arena: fresh calls, what they must give, and which verdict a failure has."""
 
+import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -31,6 +33,12 @@ TRIALS: Final = 5
 TRIALS_BUDGET_S: Final = 8.0
 AGAIN: Final = "right at first, wrong when called again: "
 STRUCTURED: Final = ("extremes", "ties")
+LATE: Final = (6, 25)
+"""How many calls come after the trials: the judge picks a number, and which of them it looks at."""
+LATE_PROGRAMS: Final = 600
+FEWEST_LATE: Final = 3
+"""Calls that launch many programs are made less often, but never less than this."""
+LOOKED_AT: Final = 0.25
 
 
 class Stop(Exception):
@@ -56,6 +64,10 @@ class Contestant:
     truths: list[Truth] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
     rooms: dict[str, Lent] = field(default_factory=dict)
+    last: list[torch.Tensor] = field(default_factory=list)
+    """The last call's outputs as they were then, where the judge asked for them."""
+    before: list[torch.Tensor] = field(default_factory=list)
+    """The same of the call before the last."""
 
     def accusations(self) -> list[Finding]:
         """What the hook saw until now; nothing once the player is gone."""
@@ -166,7 +178,7 @@ def call(
     given: dict[str, Any] = {"outputs": arena.outputs, "after": arena.places_after}
     if arena.buffer_names:
         given["buffers"] = arena.places_buffers
-    if contestant.outputs:
+    if contestant.last:
         given["previous"] = arena.outputs
     request = Run(composition=composition, buffer_names=arena.buffer_names, **given, **options)
     order = [name for name in ("outputs", "after", "buffers", "previous") if name in given]
@@ -179,7 +191,9 @@ def call(
     if isinstance(answer, Failed):
         raise why_failed(answer, contestant.stage)
     outputs = [rooms["outputs"].tensor(p).clone() for p in arena.outputs.places]
-    return answer, truth, outputs if "outputs" in answer.stored else []
+    contestant.before = contestant.last
+    contestant.last = outputs if "outputs" in answer.stored else []
+    return answer, truth, contestant.last
 
 
 def trials(contestant: Contestant) -> None:
@@ -304,7 +318,12 @@ def noop(contestant: Contestant) -> Finding | None:
 def _check_safe(contestant: Contestant, ran: Ran) -> None:
     if ran.unevaluable:
         raise Stop(None, unevaluable(contestant.stage, ran.unevaluable))
+    stale = [seen for seen in ran.memory if seen.get("kind") == "stale"]
+    if found := genuineness.kernel_reads_earlier_call(stale, _output_elements(contestant)):
+        raise Stop(Verdict.CHEATING, found)
     for seen in ran.memory:
+        if seen in stale:
+            continue
         kind, certain = str(seen.get("kind")), bool(seen.get("certain", True))
         finding = _memory_finding(contestant.stage, seen, kind)
         if kind == "out_of_bounds":
@@ -316,6 +335,10 @@ def _check_safe(contestant: Contestant, ran: Ran) -> None:
         note = finding.model_copy(update={"severity": Severity.NOTE})
         if note not in contestant.notes and len(contestant.notes) < 20:
             contestant.notes.append(note)
+
+
+def _output_elements(contestant: Contestant) -> int:
+    return sum(math.prod(place.shape) for place in contestant.arena.outputs.places)
 
 
 def _memory_finding(stage: Stage, seen: dict[str, Any], kind: str) -> Finding:
@@ -479,9 +502,9 @@ def _check_side_effects(contestant: Contestant, ran: Ran, truth: Truth) -> None:
         given = arena.composed(truth.composition)
         for i, place in enumerate(arena.places_after.places):
             _check_input_after(contestant, i, room.tensor(place), given[i], truth.after[i])
-    if "previous" in ran.stored and contestant.outputs:
+    if "previous" in ran.stored and contestant.before:
         room = contestant.rooms["previous"]
-        for place, then in zip(arena.outputs.places, contestant.outputs[-1], strict=True):
+        for place, then in zip(arena.outputs.places, contestant.before, strict=True):
             if not compare.identical(room.tensor(place), then):
                 title = "the result of an earlier call changes when the module is called again"
                 raise _incorrect(contestant, "state", title, {"reason": "output storage is reused"})
@@ -682,17 +705,74 @@ def _all_bytes(lent: Lent) -> Any:
 # Genuineness over all calls
 
 
+def late(contestant: Contestant, rng: random.Random) -> None:
+    """Go on calling, how often nobody knows before, and look at some calls and the last. Raises Stop.
+
+    All calls but those are as cheap as one can be; what is counted in them counts all the same.
+    """
+    programs = sum(math.prod(launch.grid) for launch in contestant.runs[0].launches)
+    number = min(rng.randrange(*LATE), max(FEWEST_LATE, LATE_PROGRAMS // max(1, programs)))
+    for left in reversed(range(number)):
+        composition = contestant.arena.mixer.next()
+        if left == 0 or rng.random() < LOOKED_AT:
+            trial(contestant, composition)
+        else:
+            request = Run(composition=composition)
+            timeout_s = contestant.arena.deadlines.call
+            ran = _asked(contestant, request, Ran, timeout_s, (), contestant.stage, "call")
+            contestant.runs.append(ran)
+            contestant.last = []
+            _check_safe(contestant, ran)
+            if found := genuineness.deferred(ran):
+                raise Stop(Verdict.CHEATING, found)
+
+
 def genuine(contestant: Contestant, track: Track) -> None:
     """Raises Stop(cheating) unless own kernels made the output. The last thing asked of the player."""
+    genuine_so_far(contestant, track)
+    found = noop(contestant)
+    if found is not None:
+        raise Stop(Verdict.CHEATING, found)
+
+
+def genuine_so_far(contestant: Contestant, track: Track) -> None:
+    """Raises Stop(cheating) if the calls until now show that others than own kernels made the output."""
     runs = [run for run in contestant.runs if run.operations or run.launches]
-    found = genuineness.torch_computes(runs, track, has_floats=contestant.arena.has_floats)
+    found = _computed_by_torch(contestant, runs, track)
+    if found is None:
+        found = genuineness.reads_earlier_call(runs, _output_elements(contestant))
     if found is None:
         defined = contestant.loaded.kernels if contestant.loaded else ()
         found = genuineness.no_launch(runs, defined)
-    if found is None:
-        found = noop(contestant)
     if found is not None:
         raise Stop(Verdict.CHEATING, found)
+
+
+def reads_numbers(contestant: Contestant) -> bool:
+    """Whether host code looked at what was computed, so that it may go other ways where nothing is."""
+    return any(op.group == "host" for run in contestant.runs for op in run.operations)
+
+
+def _computed_by_torch(contestant: Contestant, runs: Sequence[Ran], track: Track) -> Finding | None:
+    found = genuineness.torch_computes(runs, track, has_floats=contestant.arena.has_floats)
+    if found is None or not found.evidence.get("by_host") or _numbers_matter(contestant):
+        return found
+    return None
+
+
+def _numbers_matter(contestant: Contestant) -> bool:
+    """Whether other outputs come when the host is told the numbers that it read in a call on other inputs.
+
+    A printed mean changes nothing. A maximum for the kernel does, and so does a key of remembered results.
+    """
+    one, other = contestant.arena.mixer.next(), contestant.arena.mixer.next()
+    try:
+        _, _, outputs = call(contestant, one)
+        call(contestant, other)
+        _, _, blind = call(contestant, one, blind=True)
+    except Stop:
+        return True
+    return not (outputs and blind and genuineness.identical(outputs, blind))
 
 
 # Failures

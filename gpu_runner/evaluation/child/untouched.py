@@ -314,6 +314,8 @@ def kind_of(name: str, func: Any = None) -> str:
 
 def bytes_of(tensor: torch.Tensor) -> int:
     """Bytes that the elements occupy, repeats of a stride of zero counted once."""
+    if tensor.layout != torch.strided:
+        return tensor.numel() * tensor.element_size()
     elements = tensor.element_size()
     for n, step in zip(tensor.size(), tensor.stride(), strict=True):
         elements *= n if step else 1
@@ -333,8 +335,14 @@ def _read_bytes(
     if name in ("copy_", "fill_", "zero_", "uniform_", "normal_", "random_", "bernoulli_"):
         overwritten = {id(tensor) for _, tensor in _written(func, args, kwargs)}
         inputs = [t for t in inputs if id(t) not in overwritten]
-    unique = {(t.data_ptr(), tuple(t.size()), tuple(t.stride())): t for t in inputs}
+    unique = {_place_of(t): t for t in inputs}
     return float(sum(bytes_of(t) for t in unique.values()))
+
+
+def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if tensor.layout != torch.strided:
+        return (id(tensor),)
+    return tensor.data_ptr(), tuple(tensor.size()), tuple(tensor.stride())
 
 
 def _flops(
