@@ -111,4 +111,4 @@ def test_a_lost_player_is_judged_by_how_it_ended(
 def test_less_than_half_of_the_output_written_is_too_little(
     stored: int, output: int, is_accused: bool
 ) -> None:
-    assert (genuineness.too_little_work(stored, output) is not None) is is_accused
+    assert (genuineness.too_little_work(stored, output, is_complete=True) is not None) is is_accused
