@@ -1,10 +1,12 @@
 """What is known of a task after its reference ran once: shapes, dtypes, the probe, the traced graph, warnings."""
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpu_runner.core.findings import Finding
+
+UNTESTABLE: Final = "untestable"
 
 
 class TensorSpec(BaseModel):
@@ -30,3 +32,8 @@ class TaskReport(BaseModel):
     probe_source: str | None = None
     graph: dict[str, Any] = Field(default={}, description="see core.graph")
     warnings: tuple[Finding, ...] = ()
+
+    @property
+    def untestable(self) -> Finding | None:
+        """Why no candidate can be judged: the reference answers the same inputs differently each time."""
+        return next((w for w in self.warnings if w.kind == UNTESTABLE), None)

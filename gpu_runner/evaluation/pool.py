@@ -78,7 +78,7 @@ class LocalPool:
         self._is_closed = False
 
     def inspect(self, task: TaskSpec) -> TaskReport:
-        """Run the task's reference once: shapes, probe, traced graph, warnings.
+        """Run the task's reference a few times: shapes, probe, traced graph, warnings.
 
         Raises:
             InvalidTask: its author has to mend it.
@@ -86,9 +86,10 @@ class LocalPool:
         """
         with self._slot(task) as slot:
             session = self._session(slot, task, None)
-            if not session.report.graph:
-                graph = self._graph(task, session.report)
-                session.report = session.report.model_copy(update={"graph": graph})
+            report = session.lint()
+            if not report.graph:
+                graph = self._graph(task, report)
+                session.report = report.model_copy(update={"graph": graph})
             return session.report
 
     def evaluate(
@@ -97,7 +98,7 @@ class LocalPool:
         """Find out what a candidate is worth; `on_stage` is called as it reaches each gate.
 
         Raises:
-            InvalidTask: the task is unusable, whatever the candidate.
+            InvalidTask: the task is unusable, or untestable, whatever the candidate.
             RunnerError: we failed; the candidate may be tried again.
         """
         with self._slot(task) as slot:

@@ -8,7 +8,8 @@ The judge asks its owner for everything that it must not do itself:
 - `{"need": "quiet"}` → `{"quiet": true}` once nobody else uses the device; until the next
   `{"stage": name}` or answer
 - `{"stage": name}`: for people who watch; nothing is sent back
-- `{"report": ...}`, `{"invalid_task": {"reason", "line"}}`, `{"evaluation": ...}`: the answer;
+- to `{"do": "open", ...}` and then `{"do": "lint"}` or `{"do": "evaluate", "source": ...}`:
+  `{"report": ...}`, `{"invalid_task": {"reason", "line"}}`, `{"evaluation": ...}`: the answer;
   `{"failure": text}` or `{"device_lost": text}` where the judge itself cannot go on
 """
 
@@ -67,18 +68,29 @@ class Session:
         self._deadline_s = deadline_s
         self._players: dict[int, Child] = {}
         self._is_quiet = False
+        self._is_linted = False
 
     def open(self, options: dict[str, Any], on_stage: OnStage | None = None) -> TaskReport:
         """Have the judge run the task's reference. Raises InvalidTask, or RunnerError if we fail."""
         question = {"do": "open", "task": self.task.model_dump(mode="json"), **options}
         answer = self._ask(question, on_stage)
-        if "invalid_task" in answer:
-            raise _invalid_task(answer["invalid_task"])
         self.report = _checked(TaskReport, answer.get("report"))
         return self.report
 
+    def lint(self) -> TaskReport:
+        """The report with all that makes the task unable to tell right from wrong; asked for once."""
+        if not self._is_linted:
+            self.report = _checked(TaskReport, self._ask({"do": "lint"}, None).get("report"))
+            self._is_linted = True
+        return self.report
+
     def evaluate(self, source: str, on_stage: OnStage | None = None) -> Evaluation:
-        """Have the judge evaluate one candidate. Raises RunnerError where it is we who fail."""
+        """Have the judge evaluate one candidate.
+
+        Raises:
+            InvalidTask: no candidate of this task can be judged.
+            RunnerError: it is we who fail.
+        """
         answer = self._ask({"do": "evaluate", "source": source}, on_stage)
         return _checked(Evaluation, answer.get("evaluation"))
 
@@ -182,6 +194,8 @@ def _answer(message: dict[str, Any]) -> dict[str, Any]:
         raise RunnerError(f"the judge failed: {message['failure']}")
     if "device_lost" in message:
         raise DeviceLost(str(message["device_lost"]))
+    if "invalid_task" in message:
+        raise _invalid_task(message["invalid_task"])
     return message
 
 

@@ -38,7 +38,10 @@ def judge(channel, fds):
     channel.send({"report": report})
     while True:
         question, _ = channel.receive(FOREVER_S)
-        evaluate(channel, opened, question["source"])
+        if question["do"] == "lint":
+            channel.send({"report": report})
+        else:
+            evaluate(channel, opened, question["source"])
 
 
 def task_refusal(source):

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Fidelity, Stage, State, VerifiedAt
 from gpu_runner.evaluation.errors import InvalidTask
 from gpu_runner.evaluation.pool import LocalPool
 from tests.evaluation.quick_pool import quick_pool, task, told
 from tests.evaluation.verdict_samples import DOUBLE, HEAD, model
 
+EXAM = pytest.mark.exam
 pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("verdicts")]
 
 SCALE = """
@@ -238,38 +240,113 @@ import torch
 import torch.nn as nn
 
 class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(8))
+        self.norm = nn.BatchNorm1d(8, affine=False)
+        self.calls = 0
+
     def forward(self, x, y):
-        return {forward}
+        {forward}
 
 def get_inputs():
-    return [torch.randn(16, 8), torch.rand(16, 8)]
+    return [torch.randn(16, 8), {second}]
 """
 
 
+def task_of(forward: str, second: str = "torch.rand(16, 8)") -> TaskSpec:
+    body = forward.replace("\n", "\n        ")
+    return task(TASK.format(forward=body, second=second))
+
+
 @pytest.mark.parametrize(
-    ("forward", "kind"),
+    ("forward", "kind", "number"),
     [
-        ("x * 0.0 + y * 0.0 + 1.0", "constant_output"),
-        ("x * 2.0", "dead_input"),
-        ("x + y + torch.rand_like(x)", "random"),
-        ("(x + y) * 1e-7", "tiny_output"),
-        ("1.0 + (x + y) * 1e-5", "weak_output"),
-        ("x.mul_(2.0) + y", "input_changed"),
-        ("torch.sqrt(x) + y", "nonfinite_output"),
-        ("((x + 1e7) - 1e7) * y", "ill_conditioned"),
+        ("return x * 0.0 + y * 0.0 + self.w", "constant_output", "change_rms"),
+        pytest.param("return self.w + (x + y) * 1e-7", "constant_output", "change_rms", marks=EXAM),
+        ("return x * self.w", "dead_input", "change_rms"),
+        pytest.param("return x * self.w + y * 1e-7", "dead_input", "change_rms", marks=EXAM),
+        ("return x + y", "dead_parameter", "change_rms"),
+        pytest.param(
+            "return self.norm(x + self.w) + y", "dead_parameter", "change_rms", marks=EXAM
+        ),
+        ("z = torch.exp(x).sum()\nreturn x * self.w + y", "dead_code", "operations"),
+        pytest.param("return (x + y) * self.w * 1e-7", "tiny_output", "rms", marks=EXAM),
+        pytest.param(
+            "return 1.0 + (x + y) * self.w * 1e-5", "weak_output", "tolerance_rms", marks=EXAM
+        ),
+        pytest.param("return x.mul_(2.0) + y * self.w", "input_changed", "max_change", marks=EXAM),
+        pytest.param(
+            "return torch.sqrt(x) + y * self.w", "nonfinite_output", "finite_share", marks=EXAM
+        ),
+        ("return ((x + 1e7) - 1e7) * y * self.w", "ill_conditioned", "own_error_rms"),
+        ("for _ in range(90): x = x + 0.1\nreturn x * self.w + y", "slow_reference", "factor"),
     ],
 )
-def test_a_task_that_cannot_tell_right_from_wrong_is_warned_of(
-    pool: LocalPool, forward: str, kind: str
+def test_a_task_that_cannot_tell_right_from_wrong_is_warned_of_with_the_number_that_shows_it(
+    pool: LocalPool, forward: str, kind: str, number: str
 ) -> None:
-    report = pool.inspect(task(TASK.format(forward=forward)))
+    report = pool.inspect(task_of(forward))
 
-    assert kind in {warning.kind for warning in report.warnings}
+    (found, *_) = [warning for warning in report.warnings if warning.kind == kind]
+    assert isinstance(found.evidence[number], float | int)
     assert [tuple(spec.shape) for spec in report.inputs if spec] == [(16, 8), (16, 8)]
 
 
+def test_an_input_that_is_always_the_same_is_warned_of(pool: LocalPool) -> None:
+    report = pool.inspect(task_of("return x * self.w + y", "torch.ones(16, 8)"))
+
+    found = [w.evidence for w in report.warnings if w.kind == "constant_input"]
+    assert found == [{"input": 1, "sets": 5}]
+
+
+@pytest.mark.parametrize(
+    ("forward", "reason"),
+    [
+        ("return nn.functional.dropout(x * self.w + y)", "aten::bernoulli_"),
+        ("self.calls += 1\nreturn x * self.w + y + self.calls", "keeps something between calls"),
+    ],
+    ids=["random", "hidden state"],
+)
+def test_what_answers_differently_each_time_is_untestable_and_no_candidates_fault(
+    pool: LocalPool, forward: str, reason: str
+) -> None:
+    spec = task_of(forward)
+
+    found = pool.inspect(spec).untestable
+    assert found is not None
+    assert reason in found.title
+    assert float(found.evidence["max_difference_rms"]) > 0.01  # type: ignore[arg-type]
+    with pytest.raises(InvalidTask, match="untestable"):
+        pool.evaluate(spec, model("return doubled(x)"))
+
+
+LITERAL = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x @ x.t()
+
+def get_inputs():
+    return [torch.randn(2048, 2048)]
+"""
+
+
+def test_what_nothing_makes_small_enough_to_interpret_is_for_a_gpu_only(pool: LocalPool) -> None:
+    report = pool.inspect(task(LITERAL))
+    (found,) = [warning for warning in report.warnings if warning.kind == "gpu_only"]
+    assert float(found.evidence["seconds"]) > 60  # type: ignore[arg-type]
+    assert [tuple(spec.shape) for spec in report.outputs] == [(2048, 2048)]
+
+    evaluation = pool.evaluate(task(LITERAL), model("return doubled(x)"))
+
+    assert (evaluation.verdict, evaluation.state) == (None, State.UNEVALUATED), told(evaluation)
+
+
 def test_a_sound_task_is_not_warned_of(pool: LocalPool) -> None:
-    report = pool.inspect(task(TASK.format(forward="torch.tanh(x @ y.t())")))
+    report = pool.inspect(task_of("return torch.tanh((x * self.w) @ y.t())"))
 
     assert report.warnings == ()
     assert [tuple(spec.shape) for spec in report.outputs] == [(16, 16)]

@@ -6,7 +6,7 @@ answers stays in the judge; a candidate's process is lent the inputs and room fo
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Precision
-from gpu_runner.evaluation.child import compare, dispatch, inputs
+from gpu_runner.evaluation.child import compare, dispatch, inputs, structure
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
 from gpu_runner.evaluation.child.memory import Lent, Memory, contiguous_stride, dtype_named
 from gpu_runner.evaluation.errors import InvalidTask
@@ -132,7 +132,10 @@ class Arena:
 
     def _check_sets(self) -> None:
         trees, buffers = self.described.trees, self.described.buffers
-        if any(tree != trees[0] for tree in trees) and not _same_skeleton(trees):
+        if (
+            any(tree != trees[0] for tree in trees)
+            and len({str(structure.skeleton(tree)) for tree in trees}) > 1
+        ):
             raise InvalidTask(
                 "get_inputs() returns differently structured values from call to call"
             )
@@ -210,7 +213,9 @@ class Arena:
         self._lend_rooms([c for c in candidates if c[0] in self.buffer_names])
 
     def _check_outputs(self, ran: Ran) -> None:
-        if not _has_scalar(ran.tree) and not any(math.prod(p.shape) for p in ran.outputs.places):
+        if not structure.has_number(ran.tree) and not any(
+            math.prod(p.shape) for p in ran.outputs.places
+        ):
             raise InvalidTask("Model.forward returns no elements: every output is empty")
         if self.memory.device.type == "cpu" and ran.outputs.nbytes > MOST_OUTPUT_BYTES:
             size, most = ran.outputs.nbytes / 1e9, MOST_OUTPUT_BYTES / 1e9
@@ -245,8 +250,8 @@ class Arena:
 
     # Truth
 
-    def truth(self, composition: Composition, *, watched: bool = True) -> Truth:
-        """Run the reference on a composition; its float64 copy too, where that runs."""
+    def truth(self, composition: Composition, *, watched: bool = True, exact: bool = True) -> Truth:
+        """Run the reference on a composition; its float64 copy too, where that runs and `exact` is wanted."""
         request = Run(
             composition=composition,
             watched=watched,
@@ -271,7 +276,7 @@ class Arena:
         return Truth(
             composition=composition,
             tree=ran.tree,
-            outputs=self._expected(composition, native),
+            outputs=self._expected(composition, native) if exact else (),
             native=native,
             after=after,
             buffers=buffers,
@@ -348,8 +353,12 @@ class Arena:
 
     # Others
 
-    def seat(self, link: PlayerLink) -> Constructed | Failed:
-        """Construct another player's module under the reference's seed and state, and lend it the inputs."""
+    def seat(self, link: PlayerLink, state: Lent | None = None) -> Constructed | Failed:
+        """Construct a player's module under the reference's seed and state, and lend it the inputs.
+
+        Args:
+            state: other contents for the reference's state; the caller's.
+        """
         request = Construct(
             seed=self.seed,
             init=self.described.init,
@@ -357,7 +366,7 @@ class Arena:
             state=self.constructed.state,
             names=self.constructed.names,
         )
-        fds = [self.lent_init.fd, self.lent_state.fd]
+        fds = [self.lent_init.fd, (state or self.lent_state).fd]
         answer = link.ask(request, Constructed, self.deadlines.construct, fds)
         if isinstance(answer, Constructed):
             adopted = self.lend_inputs(link)
@@ -368,8 +377,30 @@ class Arena:
     def reset(self) -> None:
         """Give the reference the state it had at first, for the next candidate."""
         if self.buffer_names:
-            answer = self.seat(self.link)
-            self._must(answer)
+            self.reseat()
+
+    def reseat(self, state: Lent | None = None) -> None:
+        """Build the reference's module anew, with the state it had at first or with another one."""
+        self._must(self.seat(self.link, state))
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """The reference's parameters and buffers as they were at first."""
+        places = self.constructed.state.places
+        return {
+            name: self.lent_state.tensor(place)
+            for name, place in zip(self.constructed.names, places, strict=True)
+        }
+
+    def with_state(self, changed: Mapping[str, torch.Tensor]) -> Lent:
+        """A copy of the state with some of it replaced; the caller closes it."""
+        nbytes = self.constructed.state.nbytes
+        everything = Placed(shape=(nbytes,), dtype="uint8")
+        lent = self.memory.lend(nbytes)
+        lent.tensor(everything).copy_(self.lent_state.tensor(everything))
+        for name, place in zip(self.constructed.names, self.constructed.state.places, strict=True):
+            if name in changed:
+                lent.tensor(place).copy_(changed[name])
+        return lent
 
     def close(self) -> None:
         self.link.close()
@@ -394,7 +425,7 @@ class Arena:
                 f"Model.forward returns what cannot be compared: {ran.unreadable}."
                 " Return tensors, numbers, or lists, tuples and dictionaries of them"
             )
-        if not ran.outputs.places and not _has_scalar(ran.tree):
+        if not ran.outputs.places and not structure.has_number(ran.tree):
             raise InvalidTask("Model.forward returns no tensor")
         return ran
 
@@ -425,28 +456,6 @@ def why_lost(lost: PlayerLost, request: Any) -> str:
     end = lost.link.close()
     said = end.output.strip()[-300:]
     return f"{what} {end.in_words}; it printed: {said}" if said else f"{what} {end.in_words}"
-
-
-def _same_skeleton(trees: Sequence[Encoded]) -> bool:
-    """Scalars may differ from call to call, tensors and nesting may not."""
-    return len({str(skeleton(tree)) for tree in trees}) == 1
-
-
-def skeleton(tree: Encoded) -> Any:
-    """The structure of an encoded value without its numbers and texts."""
-    if isinstance(tree, dict) and len(tree) == 1:
-        ((tag, body),) = tree.items()
-        if tag in ("list", "tuple", "size"):
-            return {tag: [skeleton(item) for item in body]}
-        if tag == "dict":
-            return {tag: [[str(key), skeleton(item)] for key, item in body]}
-        return tag if tag != "tensor" else tree
-    return type(tree).__name__
-
-
-def _has_scalar(tree: Encoded) -> bool:
-    text = str(tree)
-    return any(word in text for word in ("'float'", "'int'", "True", "False"))
 
 
 def _contiguous(places: Sequence[Placed]) -> Buffer:

@@ -123,17 +123,17 @@ def expect(
     if not (native.dtype.is_floating_point or native.dtype.is_complex):
         return Expected(native, native, Tolerance(0.0), None)
     exact = native if truth is None or truth.shape != native.shape else truth
-    exact = _wide(exact)
+    exact = wide(exact)
     rms = rms_of(exact)
     own = None
     if truth is not None:
-        own = max_error(_wide(native), exact) / rms if rms else 0.0
+        own = max_error(wide(native), exact) / rms if rms else 0.0
     widened = _widened(tolerance, own, native.dtype)
     expected = Expected(native, exact, widened, own)
     answers = [torch.zeros_like(exact)]
     if exact.numel() > 1:
         answers.append(torch.full_like(exact, _mean(exact)))
-    answers += [_wide(t) for t in trivial if t.shape == native.shape]
+    answers += [wide(t) for t in trivial if t.shape == native.shape]
     if rms and any(_passes(answer, expected) for answer in answers):
         narrow = Tolerance(rtol=0.0, atol_rms=_narrowest(own, native.dtype))
         return Expected(native, exact, narrow, own, was_replaced=True)
@@ -142,15 +142,15 @@ def expect(
 
 def can_tell(expected: Expected, answer: torch.Tensor) -> bool:
     """False if this answer would be taken for right; used by the task's lint."""
-    return not _passes(_wide(answer), expected)
+    return not _passes(wide(answer), expected)
 
 
 def mismatch(candidate: torch.Tensor, expected: Expected) -> Mismatch | None:
     """What is wrong with an output of the right shape and dtype, or None."""
     if not expected.is_floating:
         return _mismatch_exact(candidate, expected)
-    got, truth = _wide(candidate), expected.truth
-    unlike = _unlike_nonfinite(got, _wide(expected.native), truth)
+    got, truth = wide(candidate), expected.truth
+    unlike = _unlike_nonfinite(got, wide(expected.native), truth)
     error = _error(got, truth)
     limit = _limit(expected)
     wrong = (error > limit) & torch.isfinite(truth) | unlike
@@ -177,7 +177,7 @@ def identical(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def max_difference(a: torch.Tensor, b: torch.Tensor) -> float:
     """The largest finite difference between two tensors of one shape; 0 if there is none."""
-    return max_error(_wide(a), _wide(b))
+    return max_error(wide(a), wide(b))
 
 
 def is_constant(tensor: torch.Tensor) -> bool:
@@ -245,7 +245,8 @@ def _comparable(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """In float64 or complex128, whatever it holds."""
     return tensor.to(torch.complex128 if tensor.dtype.is_complex else torch.float64)
 
 
@@ -290,7 +291,7 @@ def _describe(
     pattern = patterns_of(got, truth, wrong)
     if pattern.get("pattern") == "large_magnitudes":
         region = f"large magnitudes only: from {pattern['pattern_value']:.3g} on"
-    nans = int((torch.isnan(got) & ~torch.isnan(_wide(expected.native))).sum())
+    nans = int((torch.isnan(got) & ~torch.isnan(wide(expected.native))).sum())
     evidence: Evidence = {
         "wrong": count,
         "elements": total,

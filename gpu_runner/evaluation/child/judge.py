@@ -29,18 +29,25 @@ from gpu_runner.core.evaluation import (
 from gpu_runner.core.findings import Finding, Severity, Source
 from gpu_runner.core.targets import TARGETS
 from gpu_runner.core.task import TaskSpec
-from gpu_runner.core.task_report import TaskReport, TensorSpec
+from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Fidelity, Stage, State, Verdict, VerifiedAt
 from gpu_runner.evaluation import static_checks
 from gpu_runner.evaluation.channel import Channel
 from gpu_runner.evaluation.child import arena as arena_module
-from gpu_runner.evaluation.child import gates, genuineness, lint, trials
+from gpu_runner.evaluation.child import (
+    gates,
+    genuineness,
+    interpreting_cost,
+    lint,
+    reports,
+    trials,
+)
 from gpu_runner.evaluation.child.arena import Arena, Deadlines
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost, PoolLink
 from gpu_runner.evaluation.child.memory import Memory, open_memory
 from gpu_runner.evaluation.child.trials import Contestant, Stop
 from gpu_runner.evaluation.errors import ChildCrashed, InvalidTask, RunnerError
-from gpu_runner.evaluation.protocol import Failed, Load, Loaded, Model, Modelled, Placed
+from gpu_runner.evaluation.protocol import Failed, Load, Loaded, Model, Modelled
 
 if TYPE_CHECKING:
     from gpu_runner.evaluation.child.measuring import Company
@@ -80,6 +87,8 @@ class Judge:
                 return {"report": self._task.report.model_dump(mode="json")}
             if self._task is None:
                 return {"failure": "no task is open"}
+            if message.get("do") == "lint":
+                return {"report": self._task.linted().model_dump(mode="json")}
             evaluation = self._task.evaluate(str(message["source"]))
             return {"evaluation": evaluation.model_dump(mode="json")}
         except InvalidTask as error:
@@ -116,6 +125,8 @@ class OpenTask:
         self.probe_values: dict[str, int] = {}
         self.modelled: Modelled | None = None
         self._model_failure = ""
+        self._is_model_awaited = False
+        self.only_gpu: Finding | None = None
         self._user: gates.FullSizeCall | None = None
         self._is_user_known = False
         self._open()
@@ -131,12 +142,12 @@ class OpenTask:
         if not self.is_cpu:
             self.full = self._arena(self.spec.source, self._memory, "cuda")
             self.modelled = gates.places_of(self.full)
-            self._open_probe()
+            self._open_probe(None)
             return
         link = self._pool.player("interpreter", "reference")
         try:
             self._start_model(link)
-            self._open_probe()
+            self._open_probe(link)
             self._finish_model(link)
         finally:
             link.close()
@@ -162,10 +173,14 @@ class OpenTask:
             if isinstance(answer, Failed):
                 raise arena_module.refusal(answer)
             link.send(Model(seed=0))
+            self._is_model_awaited = True
         except PlayerLost as lost:
             raise InvalidTask(arena_module.why_lost(lost, request)) from lost
 
     def _finish_model(self, link: PlayerLink) -> None:
+        if not self._is_model_awaited:
+            return
+        self._is_model_awaited = False
         try:
             answer = link.answer(Modelled, gates.MODEL_S)
         except PlayerLost as lost:
@@ -176,11 +191,17 @@ class OpenTask:
         else:
             self.modelled = answer
 
-    def _open_probe(self) -> None:
-        """The first of the proposed smaller tasks whose reference runs."""
+    def _open_probe(self, link: PlayerLink | None) -> None:
+        """The first of the proposed smaller tasks whose reference runs.
+
+        Args:
+            link: the player that was asked for the reference's model; None where a GPU runs the full size.
+        """
         first: InvalidTask | None = None
         proposals = probe.probe_assignments(self.spec.source)
         for values in proposals:
+            if not values and self._takes_too_long(link):
+                return
             source = probe.with_assignments(self.spec.source, values)
             try:
                 self.probe = self._arena(source, self._host, "interpreter")
@@ -194,30 +215,73 @@ class OpenTask:
         if self.full is None and first is not None:
             raise first
 
+    def _takes_too_long(self, link: PlayerLink | None) -> bool:
+        """Whether the full size, which nothing makes smaller, is too large to be interpreted: the task is for a GPU only."""
+        if link is None:
+            operations = self._operations_beside_gpu()
+        else:
+            self._finish_model(link)
+            operations = self.modelled.operations if self.modelled is not None else ()
+        seconds = interpreting_cost.trials_s(operations)
+        if seconds <= interpreting_cost.LIMIT_S:
+            return False
+        self.only_gpu = lint.gpu_only(seconds, interpreting_cost.LIMIT_S)
+        return True
+
+    def _operations_beside_gpu(self) -> tuple[dict[str, Any], ...]:
+        full, link = self.modelled, self._pool.player("interpreter", "reference")
+        try:
+            self._start_model(link)
+            self._finish_model(link)
+            return self.modelled.operations if self.modelled is not None else ()
+        finally:
+            link.close()
+            self.modelled = full
+
     def _report(self) -> TaskReport:
+        """What every evaluation needs to know; `linted` adds the rest."""
         arena = self.full or self.probe
-        assert arena is not None
-        places: tuple[Placed, ...] = arena.described.buffers[0].places
-        tree = arena.described.trees[0]
-        outputs: tuple[Placed, ...] = arena.outputs.places
-        if self.full is None and self.modelled is not None:
-            places, tree, outputs = (
-                self.modelled.places,
-                self.modelled.inputs,
-                self.modelled.outputs,
-            )
+        described: Arena | Modelled | None = arena if self.full is not None else self.modelled
+        places, tree, outputs = reports.places_of(described or arena)
+        tried = self.probe or self.full
+        found = [self.only_gpu, lint.untestable(tried) if tried is not None else None]
         changed = bool(self.probe_values)
         return TaskReport(
-            inputs=lint.input_specs(tree, places),
-            outputs=tuple(_spec(p) for p in outputs),
+            inputs=reports.input_specs(tree, places),
+            outputs=tuple(reports.spec(p) for p in outputs),
             probe=self.probe_values if changed else None,
             probe_source=self.probe.source if self.probe is not None and changed else None,
-            warnings=tuple(lint.warnings(self.probe or arena, self._model_failure)),
+            warnings=tuple(finding for finding in found if finding is not None),
         )
+
+    def linted(self) -> TaskReport:
+        """The report with everything that makes the task unable to tell right from wrong."""
+        tried = self.probe or self.full
+        found = list(self.report.warnings)
+        if tried is not None and self.report.untestable is None:
+            found += lint.warnings(tried, self._reference_time(tried))
+        if self._model_failure:
+            found.append(lint.no_model(self._model_failure))
+        return self.report.model_copy(update={"warnings": tuple(found)})
+
+    def _reference_time(self, arena: Arena) -> lint.Modelled | None:
+        if self.modelled is None or not self.modelled.operations:
+            return None
+        target = TARGETS[self.spec.target]
+        reference = gates.modelled(self.modelled, [], target, arena)
+        if reference is None:
+            return None
+        moving_s = gates.least_bytes(self.modelled) / (target.bandwidth * target.copy_fraction)
+        computing_us = sum(max(part.dot_us, part.alu_us) for part in reference.parts)
+        least_us = max(moving_s * 1e6, computing_us) + target.launch_us
+        return lint.Modelled(reference_us=reference.us, least_us=least_us)
 
     # Evaluating
 
     def evaluate(self, source: str) -> Evaluation:
+        """Raises InvalidTask where no candidate can be judged."""
+        if self.report.untestable is not None:
+            raise InvalidTask(self.report.untestable.title)
         return _Run(self, source).run()
 
     def new_player(self, nursery: Any, role: str = "candidate") -> PlayerLink:
@@ -313,6 +377,8 @@ class _Run:
     # Without a GPU
 
     def _on_cpu(self) -> None:
+        if self.task.only_gpu is not None:
+            raise Stop(None, trials.unevaluable(Stage.PROBE, self.task.only_gpu.title))
         arena = self.task.probe
         assert arena is not None
         contestant = self._probe(arena)
@@ -669,10 +735,6 @@ def _check_contract(source: str) -> None:
     problems = contract.check_contract(source)
     if problems:
         raise InvalidTask(problems[0].message, problems[0].line)
-
-
-def _spec(place: Placed) -> TensorSpec:
-    return TensorSpec(shape=place.shape, dtype=place.dtype, stride=place.stride)
 
 
 def _has_ended(stop: Stop) -> bool:
