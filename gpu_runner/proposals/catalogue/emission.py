@@ -12,6 +12,7 @@ from gpu_runner.core.graph import Argument, Constructor, Graph, Node, Ref, Symbo
 from gpu_runner.proposals.catalogue.plan import (
     Attention,
     Convolution,
+    GatedProduct,
     Product,
     Rows,
     Step,
@@ -24,13 +25,18 @@ from gpu_runner.proposals.catalogue.plan import (
 )
 from gpu_runner.proposals.catalogue.pointwise import base_name, expression, literal
 from gpu_runner.proposals.catalogue.reductions import reduction
-from gpu_runner.proposals.catalogue.render import Operand, Reach, fill, render
-from gpu_runner.proposals.catalogue.tiles import attention_launch, convolution_launch, gemm_launch
+from gpu_runner.proposals.catalogue.render import Operand, Reach, fill, render, render_attention
+from gpu_runner.proposals.catalogue.tiles import (
+    attention_launch,
+    convolution_launch,
+    gated_launch,
+    gemm_launch,
+)
 
 _TAKEN = frozenset(
-    "acc rows cols depth inside in_rows in_cols a b x y M N K B H W O OH OW self torch triton tl nn F grid out stride"
-    " padding dilation groups image channels filters pixels group tap c h w kh kw weight k v q scale and or not in is if"
-    " for while def class return lambda None True False".split()
+    "acc rows cols row col left right half depth inside in_rows in_cols a b x y M N K B H W O OH OW self torch"
+    " triton tl nn F grid out stride padding dilation groups image channels filters pixels group tap c h w kh kw"
+    " weight k v q scale and or not in is if for while def class return lambda None True False".split()
 )
 
 
@@ -136,6 +142,8 @@ class _Module:
                 self._view(step.node)
             elif isinstance(step, Product):
                 self._product(step)
+            elif isinstance(step, GatedProduct):
+                self._gated_product(step)
             elif isinstance(step, Convolution):
                 self._convolution(step)
             elif isinstance(step, Attention):
@@ -281,6 +289,55 @@ class _Module:
             call += f".unflatten(0, {self._text(step.a.name)}.shape[:-{2 if batched else 1}])"
         self._assign(step.region.outputs[0], call)
 
+    def _gated_product(self, step: GatedProduct) -> None:
+        shape = step.left.shape or ()
+        kernel = _Kernel(self.graph, lambda node: _reach(node, shape), self._host)
+        kernel.names |= {step.left.name: "left", step.right.name: "right"}
+        statements = []
+        texts = [self._text(node.name) for node in step.biases]
+        if step.biases:
+            kernel.operands |= {n: Operand(n, Reach.CHANNEL) for n in ("bias_left", "bias_right")}
+            statements = ["left += bias_left", "right += bias_right"]
+        passed_biases = [f"*{texts[0]}.chunk(2)"] if len(texts) == 1 else texts
+        nodes = step.region.nodes
+        computed = nodes[nodes.index(step.right) + 1 :]
+        for node in computed:
+            statements += kernel.statement(node, "acc" if node is computed[-1] else None)
+        name = self._function_name([nodes[0], *computed])
+        launch = gated_launch(
+            math.prod(shape[:-1]),
+            shape[-1],
+            (step.a.shape or (1,))[-1],
+            step.a.dtype or "float32",
+            self.precisions.product,
+        )
+        self._add_function(
+            render(
+                "gated_gemm",
+                name=name,
+                operands=list(kernel.operands.values()),
+                statements=statements,
+                precision=self.precisions.product,
+                dtype=step.a.dtype or "float32",
+                reorders=math.prod(shape[:-1]) >= 256,
+                launch=launch,
+                out_dtype=_out_dtype(step.a, step.region.outputs[0]),
+                docstring=_docstring(
+                    [nodes[0], *computed], "The products of a (M, K) with b_left and b_right (K, N)"
+                ),
+            )
+        )
+        flat = len(shape) > 2
+        a = f"{self._text(step.a.name)}.flatten(0, -2)" if flat else self._text(step.a.name)
+        weights = [self._text(w.name) + ".t()" * step.b_transposed for w in step.weights]
+        if len(weights) == 1:
+            weights = [f"*{weights[0]}.chunk(2, dim=1)"]
+        operands = [self._flattened(kernel, local, 2, len(shape)) for local in kernel.passed]
+        call = f"{name}({', '.join([a, *weights, *passed_biases, *operands])})"
+        if flat:
+            call += f".unflatten(0, {self._text(step.a.name)}.shape[:-1])"
+        self._assign(step.region.outputs[0], call)
+
     def _flattened(self, kernel: _Kernel, local: str, rank: int, full_rank: int) -> str:
         """An operand as the host function takes it; a full one loses the dimensions that the product flattens."""
         text = kernel.passed[local]
@@ -361,7 +418,14 @@ class _Module:
         launch = attention_launch(depth, step.q.dtype or "float32", precision)
         dtype = step.q.dtype or "float32"
         self._add_function(
-            render("attention", name=name, precision=precision, dtype=dtype, launch=launch)
+            render_attention(
+                name=name,
+                causal=step.causal,
+                mask="no" if step.mask is None else step.mask_use,
+                precision=precision,
+                dtype=dtype,
+                launch=launch,
+            )
         )
         q, k, v = (self._text(node.name) for node in (step.q, step.k, step.v))
         if len(step.region.nodes) > 1:  # spelled out: the second factor is already k^T
@@ -378,7 +442,12 @@ class _Module:
         else:
             scale = self._host(step.scale)
             scale = f"1.0 / {scale}" if step.divides else scale
-        call = f"{name}({q}, {k}, {v}, {scale}, causal={step.causal})"
+        mask = ""
+        if step.mask is not None:
+            text = self._text(step.mask.name)
+            lies_flat = flat and len(step.mask.shape or ()) == 3
+            mask = f", {text}.unsqueeze(1)" if lies_flat else f", {text}"
+        call = f"{name}({q}, {k}, {v}, {scale}{mask})"
         self._assign(step.region.outputs[0], f"{call}.squeeze(1)" if flat else call)
 
     def _rows(self, step: Rows) -> None:

@@ -5,7 +5,7 @@ operations after it along, as far as one value leaves; what is left is gathered 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from gpu_runner.core.graph import Argument, Graph, Node, Ref, Symbol
@@ -63,6 +63,19 @@ class Product:
 
 
 @dataclass(frozen=True)
+class GatedProduct:
+    """Two products of `a`, joined by what follows: with two weights, or with the halves of one along its columns."""
+
+    a: Node
+    weights: tuple[Node, ...]
+    biases: tuple[Node, ...]
+    b_transposed: bool
+    left: Node
+    right: Node
+    region: Region
+
+
+@dataclass(frozen=True)
 class Convolution:
     x: Node
     weight: Node
@@ -76,6 +89,10 @@ class Convolution:
     region: Region
 
 
+MaskUse = Literal["added", "kept", "dropped"]
+"""What a mask does to scores: is added to them, or keeps or drops those where it is not zero."""
+
+
 @dataclass(frozen=True)
 class Attention:
     q: Node
@@ -85,6 +102,8 @@ class Attention:
     divides: bool
     causal: bool
     region: Region
+    mask: Node | None = None
+    mask_use: MaskUse = "added"
 
 
 @dataclass(frozen=True)
@@ -96,7 +115,7 @@ class Rows:
     region: Region
 
 
-Step = View | Product | Convolution | Attention | Rows
+Step = View | Product | GatedProduct | Convolution | Attention | Rows
 
 
 def plan(graph: Graph) -> list[Step]:
@@ -165,9 +184,9 @@ class _Planner:
         if is_view(node):
             self._add_view(node)
             return
-        step: Attention | Product | Convolution | Rows | None
-        step = self._attention(node) or self._product(node) or self._convolution(node)
-        step = step or self._rows(node)
+        step: Attention | GatedProduct | Product | Convolution | Rows | None
+        step = self._attention(node) or self._gated_product(node) or self._product(node)
+        step = step or self._convolution(node) or self._rows(node)
         if step is None:
             raise Unsupported(f"{node.op} on {node.dtype} {node.shape}")
         self.plan.append(step)
@@ -196,8 +215,8 @@ class _Planner:
         anchor = nodes[-1]
         region, best = list(nodes), list(nodes)
         narrowest = _width(anchor)
-        for node in self._followers(anchor):
-            if node.shape != anchor.shape or not self._joins(node, region):
+        for node in self._followers(nodes[0]):
+            if node in region or node.shape != anchor.shape or not self._joins(node, region):
                 continue
             region.append(node)
             leaving = self._leaving(region)
@@ -256,6 +275,66 @@ class _Planner:
         if not isinstance(argument, Ref) or not self._ready(argument.node):
             raise Unsupported(f"{argument!r} is no value that exists already")
         return self.graph.node(argument.node)
+
+    def _gated_product(self, node: Node) -> GatedProduct | None:
+        """Two products of one left factor whose results meet in one value, such as silu(gate) * value."""
+        if base_name(node) not in ("linear", "matmul", "mm"):
+            return None
+        pair = self._halves_of(node) or self._twin_of(node)
+        if pair is None:
+            return None
+        products, inner, left, right = pair
+        if not all(isinstance(p.args[1], Ref) and self._ready(p.args[1].node) for p in products):
+            return None
+        a, weights = self._source(node.args[0]), tuple(self._source(p.args[1]) for p in products)
+        biases = tuple(
+            self._source(p.args[2]) for p in products if len(p.args) > 2 and p.args[2] is not None
+        )
+        if any(len(w.shape or ()) != 2 or w.dtype != a.dtype for w in weights) or len(
+            biases
+        ) not in (0, len(products)):
+            return None
+        if a.dtype not in _FLOATS or len(a.shape or ()) < 2:
+            return None
+        try:
+            region = self._epilogue(
+                [*products, *inner, *(n for n in (left, right) if n not in products)]
+            )
+        except Unsupported:
+            return None
+        return GatedProduct(a, weights, biases, base_name(node) == "linear", left, right, region)
+
+    def _halves_of(self, node: Node) -> tuple[list[Node], list[Node], Node, Node] | None:
+        """The two halves along the last dimension, where all that happens to a product is that it is cut into them."""
+        users = self.graph.users(node.name)
+        if (
+            len(users) != 1
+            or base_name(users[0]) not in ("chunk", "split")
+            or node.name in self.graph.outputs
+        ):
+            return None
+        parts, last = self.graph.users(users[0].name), len(node.shape or ()) - 1
+        dim = keyword(users[0], 2, "dim", 0)
+        if len(parts) != 2 or [part.args[1] for part in parts] != [0, 1] or not _is_last(dim, last):
+            return None
+        if (
+            parts[0].shape != parts[1].shape
+            or 2 * (parts[0].shape or (0,))[-1] != (node.shape or (0,))[-1]
+        ):
+            return None
+        return [node], [users[0]], parts[0], parts[1]
+
+    def _twin_of(self, node: Node) -> tuple[list[Node], list[Node], Node, Node] | None:
+        """Another product of the same left factor with a weight of the same shape."""
+        for other in self._followers(node):
+            same = (
+                other.op == node.op
+                and other.shape == node.shape
+                and len(other.args) == len(node.args)
+            )
+            if same and other.args[0] == node.args[0] and other.name not in self.available:
+                return [node, other], [], node, other
+        return None
 
     def _product(self, node: Node) -> Product | None:
         name = base_name(node)
@@ -335,36 +414,77 @@ class _Planner:
         dropout = keyword(node, 4, "dropout_p", 0.0)
         causal = keyword(node, 5, "is_causal", False)
         scale = keyword(node, 6, "scale", None)
-        if mask is not None or dropout != 0.0 or node.kwargs.get("enable_gqa"):
-            raise Unsupported("attention with a mask, dropout or grouped queries")
-        return self._checked(
-            Attention(q, k, v, scale, False, bool(causal), Region((node,), (node,)))
-        )
+        if dropout != 0.0:
+            raise Unsupported("attention with dropout")
+        region = Region((node,), (node,))
+        if mask is None:
+            return self._checked(Attention(q, k, v, scale, False, bool(causal), region))
+        given = self._source(mask)
+        use: MaskUse = "kept" if given.dtype == "bool" else "added"
+        return self._checked(Attention(q, k, v, scale, False, bool(causal), region, given, use))
 
     def _spelled_out_attention(self, node: Node) -> Attention | None:
-        """q @ k^T, a scale, softmax and @ v, nothing of it wanted elsewhere."""
+        """q @ k^T, a scale, a mask, softmax and @ v, nothing of it wanted elsewhere."""
         chain, scale, divides = [node], None, False
+        mask: tuple[Node, MaskUse] | None = None
         while True:
             users = [u for u in self.graph.users(chain[-1].name) if base_name(u) not in _IGNORED]
             if len(users) != 1 or chain[-1].name in self.graph.outputs:
                 return None
             user = users[0]
             kind = base_name(user)
-            if kind in ("mul", "div") and scale is None and not any(map(_is_softmax, chain)):
+            scores = Ref(node=chain[-1].name)
+            if not any(map(_is_softmax, chain)) and (found := self._mask(user, scores)):
+                if mask is not None:
+                    return None
+                mask = found
+            elif (
+                kind in ("mul", "div")
+                and scale is None
+                and mask is None
+                and not any(map(_is_softmax, chain))
+            ):
                 scale, divides = user.args[1], kind == "div"
-                if isinstance(scale, Ref) or user.args[0] != Ref(node=chain[-1].name):
+                if isinstance(scale, Ref) or user.args[0] != scores:
                     return None
             elif _is_softmax(user) and not any(map(_is_softmax, chain)):
                 if number(user.args[1]) not in (-1, len(user.shape or ()) - 1):
                     return None
             elif kind in ("matmul", "bmm") and _is_softmax(chain[-1]):
-                return self._whole_attention([*chain, user], scale, divides)
+                return self._whole_attention([*chain, user], scale, divides, mask)
             elif not (kind in ("dropout", "contiguous") and _is_identity(user)):
                 return None
             chain.append(user)
 
+    def _mask(self, node: Node, scores: Ref) -> tuple[Node, MaskUse] | None:
+        """The tensor with which an operation masks scores, and how; None if it is something else."""
+        name, arguments = base_name(node), list(node.args)
+        use: MaskUse = "added"
+        if name == "add" and not node.kwargs and scores in arguments and len(arguments) == 2:
+            arguments.remove(scores)
+            mask = arguments[0]
+        elif name == "masked_fill" and arguments[0] == scores and _is_lowest(arguments[2]):
+            mask, use = arguments[1], "dropped"
+        elif name == "where" and arguments[1] == scores and _is_lowest(arguments[2]):
+            mask, use = arguments[0], "kept"
+        else:
+            return None
+        if not isinstance(mask, Ref):
+            return None
+        made = self.graph.node(mask.node)
+        turned = base_name(made) in ("bitwise_not", "logical_not")
+        if turned or (base_name(made) == "eq" and made.args[1:] == (0,)):
+            mask, use = made.args[0], "kept" if use == "dropped" else "dropped"
+        if not self._ready(mask.node) or len(self.graph.node(mask.node).shape or ()) > 4:
+            return None
+        return self.graph.node(mask.node), use
+
     def _whole_attention(
-        self, chain: list[Node], scale: Argument, divides: bool
+        self,
+        chain: list[Node],
+        scale: Argument,
+        divides: bool,
+        mask: tuple[Node, MaskUse] | None,
     ) -> Attention | None:
         first, last = chain[0], chain[-1]
         if last.args[0] != Ref(node=chain[-2].name) or len(first.shape or ()) not in (3, 4):
@@ -379,16 +499,21 @@ class _Planner:
             return None
         q, k, v = self._source(first.args[0]), self._source(key), self._source(last.args[1])
         region = Region(tuple(chain), (last,))
+        step = Attention(q, k, v, 1.0 if scale is None else scale, divides, False, region)
         return self._checked(
-            Attention(q, k, v, 1.0 if scale is None else scale, divides, False, region)
+            step if mask is None else replace(step, mask=mask[0], mask_use=mask[1])
         )
 
     def _checked(self, step: Attention) -> Attention:
         shapes = [node.shape for node in (step.q, step.k, step.v)]
         if any(shape is None or len(shape) not in (3, 4) or shape[-1] > 4096 for shape in shapes):
             raise Unsupported(f"attention of {shapes}")
-        if len({shape[:-2] for shape in shapes if shape}) != 1 or step.q.dtype not in _FLOATS:
+        batches = {shape[:-3] for shape in shapes if shape}
+        heads = [shape[-3] for shape in shapes if shape]
+        if len(batches) != 1 or heads[1] != heads[2] or heads[0] % heads[1]:
             raise Unsupported(f"attention of {shapes}")
+        if step.q.dtype not in _FLOATS or any(n.dtype != step.q.dtype for n in (step.k, step.v)):
+            raise Unsupported(f"attention of {step.q.dtype}, {step.k.dtype} and {step.v.dtype}")
         if max((step.q.shape or (0,))[-1], (step.v.shape or (0,))[-1]) > 256:
             raise Unsupported("attention with more than 256 features a head")
         return step
@@ -489,6 +614,13 @@ def _is_row_unsqueeze(node: Node, shape: tuple[int, ...]) -> bool:
 
 def _is_softmax(node: Node) -> bool:
     return base_name(node) in ("softmax", "_softmax")
+
+
+def _is_lowest(argument: Argument) -> bool:
+    """Minus infinity, or a number so low that a softmax makes nothing of it."""
+    if isinstance(argument, Symbol):
+        return argument.symbol == 'float("-inf")'
+    return isinstance(argument, int | float) and argument <= -1e9
 
 
 def _is_identity(node: Node) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 IMPORTS = "import torch\nimport triton\nimport triton.language as tl\n"
 """What every rendered text expects at the top of the module it is pasted into."""
@@ -54,16 +55,30 @@ ACCESS: dict[str, Access] = {
     "gemm": Access(
         axes="mn",
         shape="M, N",
-        full="rows[:, None] * stride_$_m + cols[None, :] * stride_$_n",
+        full="row * stride_$_m + col * stride_$_n",
+        channel="cols",
+        channel_load=_MASKED_COLUMNS.format("cols < N"),
+    ),
+    "gated_gemm": Access(
+        axes="mn",
+        shape="M, N",
+        full="row * stride_$_m + col * stride_$_n",
         channel="cols",
         channel_load=_MASKED_COLUMNS.format("cols < N"),
     ),
     "batched_gemm": Access(
         axes="bmn",
         shape="B, M, N",
-        full="batch * stride_$_b + rows[:, None] * stride_$_m + cols[None, :] * stride_$_n",
+        full="batch * stride_$_b + row * stride_$_m + col * stride_$_n",
         channel="cols",
         channel_load=_MASKED_COLUMNS.format("cols < N"),
+    ),
+    "attention": Access(
+        axes="bhts",
+        shape="B, H, T, S",
+        full="batch * stride_$_b + head * stride_$_h + queries[:, None] * stride_$_t + keys[None, :] * stride_$_s",
+        channel="keys",
+        channel_load=_MASKED_COLUMNS.format("keys < S"),
     ),
     "convolution": Access(
         axes="bchw",
@@ -99,6 +114,15 @@ ORDERS: dict[tuple[str, str], tuple[str, ...]] = {
         "a = a if a.stride(1) == 1 else a.contiguous()",
         "b = b if b.stride(0) == 1 else b.t().contiguous().t()",
     ),
+    ("gated_gemm", "ieee"): (
+        "b_left = b_left if b_left.stride(1) == 1 else b_left.contiguous()",
+        "b_right = b_right if b_right.stride(1) == 1 else b_right.contiguous()",
+    ),
+    ("gated_gemm", "tf32"): (
+        "a = a if a.stride(1) == 1 else a.contiguous()",
+        "b_left = b_left if b_left.stride(0) == 1 else b_left.t().contiguous().t()",
+        "b_right = b_right if b_right.stride(0) == 1 else b_right.t().contiguous().t()",
+    ),
     ("batched_gemm", "ieee"): ("b = b if b.stride(2) == 1 else b.contiguous()",),
     ("batched_gemm", "tf32"): (
         "a = a if a.stride(2) == 1 else a.contiguous()",
@@ -120,6 +144,26 @@ ORDERS: dict[tuple[str, str], tuple[str, ...]] = {
 def order_of(template: str, precision: str) -> list[str]:
     statements = ORDERS.get((template, "tf32" if precision.startswith("tf32") else precision))
     return [_ORDER_COMMENT, *statements] if statements else []
+
+
+_CAUSAL_TILE = (
+    "# The last queries see the most keys and start first.",
+    "tile = tl.num_programs(0) - 1 - tl.program_id(0)",
+)
+_CAUSAL_EXTENT = (
+    "last = tl.minimum(S, (tile + 1) * BLOCK_M)",
+    "whole = tl.minimum(S, tile * BLOCK_M) // BLOCK_N * BLOCK_N",
+)
+
+_HALVES_HEAD = (
+    "# In halves: a wide tile and its epilogue at once need more registers than a thread has.",
+    "left, right = acc.reshape(BLOCK_M, 2, BLOCK_N // 2).permute(0, 2, 1).split()",
+    "for half in tl.static_range(2):",
+    "    acc = left if half == 0 else right",
+    "    cols = tile_n * BLOCK_N + half * (BLOCK_N // 2) + tl.arange(0, BLOCK_N // 2)",
+    "    col = cols.to(tl.int64)[None, :]",
+)
+"""What opens the epilogue of a product whose tile is at least 256 wide."""
 
 
 @cache
@@ -156,6 +200,7 @@ def render(
         launch: compile-time parameters of the launch that replace the template's, such as BLOCK_M and num_warps.
         out_dtype: of the result, as Python text, where it is not the inputs'.
     """
+    in_halves = launch.get("BLOCK_N", 0) >= 256 and "# @halves" in template_text(template)
     text = fill(
         template,
         name=name,
@@ -167,16 +212,68 @@ def render(
             if reorders
             else [],
             "operands": _expansions(template, operands),
+            "halves": _HALVES_HEAD if in_halves else [],
         },
         precision=precision,
         launch=launch,
     )
+    if in_halves:
+        text = _with_halves(text)
     text = _with_host_operands(text, template, operands)
     if out_dtype is not None:
         text = re.sub(r"(out = torch\.empty\(.*dtype=)[\w.]+\)", rf"\g<1>{out_dtype})", text)
     if docstring is not None:
         text = re.sub(rf'(def {name}\(.*\):\n    )""".*"""', rf'\1"""{docstring}"""', text)
     return text.strip() + "\n"
+
+
+def render_attention(
+    *,
+    name: str,
+    causal: bool,
+    mask: Literal["no", "added", "kept", "dropped"],
+    precision: str,
+    dtype: str,
+    launch: Mapping[str, int],
+) -> str:
+    """Attention with the host function `name(q, k, v, scale[, mask])`.
+
+    Args:
+        mask: whether scores have a mask `added` to them, or are `kept` or `dropped` where it is not zero.
+    """
+    operands = [] if mask == "no" else [Operand("mask", Reach.FULL)]
+    places = ACCESS["attention"].full.replace("$", "mask")
+    masks = [
+        f"mask_ptrs = mask_ptr + {places}",
+        "mask = tl.load(mask_ptrs, mask=(queries[:, None] < T) & (keys[None, :] < S), other=0)",
+        {
+            "no": "",
+            "added": "scores += mask.to(tl.float32) * 1.4426950408889634",
+            "kept": 'scores = tl.where(mask != 0, scores, float("-inf"))',
+            "dropped": 'scores = tl.where(mask == 0, scores, float("-inf"))',
+        }[mask],
+    ]
+    nothing = [
+        "# A query that no key is kept for gets zeros.",
+        "total = tl.where(total > 0.0, total, 1.0)",
+    ]
+    text = fill(
+        "attention",
+        name=name,
+        sections={
+            "arguments": _arguments("attention", operands),
+            "tile": _CAUSAL_TILE if causal else ["tile = tl.program_id(0)"],
+            "extent": _CAUSAL_EXTENT if causal else ["last = S", "whole = S // BLOCK_N * BLOCK_N"],
+            "mask": masks if operands else [],
+            "causal": ["seen = seen & (keys[None, :] <= queries[:, None])"] if causal else [],
+            "nothing": nothing if operands else [],
+            "order": order_of("attention", precision if dtype == "float32" else dtype),
+            "operands": _expansions("attention", operands),
+        },
+        precision=precision,
+        launch=launch,
+    )
+    return _with_host_operands(text, "attention", operands)
 
 
 def fill(
@@ -212,6 +309,14 @@ def _with_marker(text: str, marker: str, lines: Sequence[str]) -> str:
         return "".join(f"{match['indent']}{line}\n" for line in lines)
 
     return re.sub(rf"^(?P<indent> *)# @{marker}\n", filled, text, flags=re.MULTILINE)
+
+
+def _with_halves(text: str) -> str:
+    """Indent what follows the head, to the end of the kernel, into the loop that the head opens."""
+    before, head, after = text.partition(_HALVES_HEAD[-1] + "\n")
+    tail, gap, rest = after.partition("\n\n\n")
+    indented = "\n".join(f"    {line}" if line else line for line in tail.split("\n"))
+    return before + head + indented + gap + rest
 
 
 def _strides(operand: Operand, axes: str) -> list[str]:
@@ -278,6 +383,6 @@ def _with_host_operands(text: str, template: str, operands: Sequence[Operand]) -
             ),
         )
     ]
-    names = [operand.name for operand in operands]
-    text = re.sub(r"(def .*)\*operands, ", lambda m: m[1] + "".join(f"{n}, " for n in names), text)
-    return text.replace("*operands, ", "".join(f"{argument}, " for argument in passed))
+    names = "".join(f", {operand.name}" for operand in operands)
+    text = re.sub(r"(def .*), \*operands", rf"\1{names}", text)
+    return text.replace(", *operands", "".join(f", {argument}" for argument in passed))

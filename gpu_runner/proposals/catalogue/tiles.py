@@ -6,6 +6,9 @@ The choice follows the arithmetic unit: tensor cores want large tiles and deep p
 
 _WIDTH = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 
+_ENOUGH_TILES = 256
+"""Of 128 by 256, so that even a large GPU is busy for two waves; a wide tile reads less, and a long sum hides its start."""
+
 
 def _power_of_two(size: int, low: int, high: int) -> int:
     """The smallest power of two that covers `size`, kept between `low` and `high`."""
@@ -18,6 +21,8 @@ def gemm_launch(m: int, n: int, k: int, dtype: str, precision: str) -> dict[str,
     largest = 64 if scalar_units else 128
     block_m = _power_of_two(m, 16, largest)
     block_n = _power_of_two(n, 16, largest)
+    if not scalar_units and k >= 512 and (m // 128) * (n // 256) >= _ENOUGH_TILES:
+        block_n = 256
     block_k = _power_of_two(k, 16, 32 if _WIDTH.get(dtype, 4) >= 4 else 64)
     return {
         "BLOCK_M": block_m,
@@ -29,13 +34,19 @@ def gemm_launch(m: int, n: int, k: int, dtype: str, precision: str) -> dict[str,
     }
 
 
+def gated_launch(m: int, n: int, k: int, dtype: str, precision: str) -> dict[str, int]:
+    """Launch parameters of the gated_gemm template: two tiles of sums share a program's registers."""
+    launch = gemm_launch(m, n, k, dtype, precision)
+    return {**launch, "BLOCK_N": min(128, launch["BLOCK_N"])}
+
+
 def convolution_launch(
     pixels: int, filters: int, taps: int, dtype: str, precision: str
 ) -> dict[str, int]:
     """Launch parameters of the convolution template: pixels of all images, filters and taps of one group."""
     launch = gemm_launch(pixels, filters, taps, dtype, precision)
     del launch["GROUP_M"]
-    return launch
+    return {**launch, "BLOCK_N": min(128, launch["BLOCK_N"])}
 
 
 def attention_launch(features: int, dtype: str, precision: str) -> dict[str, int]:
@@ -49,5 +60,5 @@ def attention_launch(features: int, dtype: str, precision: str) -> dict[str, int
         "BLOCK_M": 64 if scalar_units or deep else 128,
         "BLOCK_N": 32 if scalar_units or deep else 64,
         "num_warps": 8,
-        "num_stages": 2,
+        "num_stages": 2 if _WIDTH.get(dtype, 4) >= 4 or deep else 3,
     }

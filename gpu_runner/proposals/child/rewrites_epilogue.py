@@ -88,7 +88,7 @@ def _read_product(reading, function, launch, made):
     out = next(
         (n for n, v in launch.arguments.items() if isinstance(v, ast.Name) and v.id == "out"), None
     )
-    store = launch.kernel.node.body[-1]
+    store = _last_statement(launch.kernel.node.body)
     if out is None or not (isinstance(store, ast.Expr) and is_call_of(store.value, "store")):
         return None
     address, value = store.value.args[:2]
@@ -108,6 +108,11 @@ def _read_product(reading, function, launch, made):
         return None
     places = " + ".join(reading.text(term) for term in terms[1:])
     return _Product(function, launch, made, store, out, places, result)
+
+
+def _last_statement(body):
+    """Also of a product that is finished in parts, one after the other."""
+    return _last_statement(body[-1].body) if isinstance(body[-1], ast.For) else body[-1]
 
 
 def _terms(node):
@@ -205,8 +210,9 @@ def _kernel_edits(reading, consumer, load, product, mask, names, extra):
     lines += [renamed(reading, s, local) for s in consumer.statements if s is not load]
     value = renamed(reading, consumer.value, local)
     begin, _ = reading.lines_of(product.store)
+    indent = " " * product.store.col_offset
     result = product.store.value.args[1].func.value
-    edits = [Edit(begin, begin, "".join(f"    {line}\n" for line in lines))]
+    edits = [Edit(begin, begin, "".join(f"{indent}{line}\n" for line in lines))]
     edits.append(reading.replace(result, value if value.isidentifier() else f"({value})"))
     if extra:
         edits.append(

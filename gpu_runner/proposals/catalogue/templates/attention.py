@@ -1,7 +1,8 @@
-"""Attention with a running softmax: y = softmax(scale * q @ k^T) @ v, scores never written to memory.
+"""Attention with a running softmax: y = softmax(scale * q @ k^T + mask) @ v, scores never written to memory.
 
-Domain: q (B, H, T, D), k (B, H, S, D), v (B, H, S, E), any strides; float32, float16, bfloat16; sums and the softmax in
-float32. With CAUSAL a query sees the keys up to its own position (T = S expected) and the rest is not computed.
+Domain: q (B, H, T, D), k (B, G, S, D), v (B, G, S, E), H a multiple of G, any strides; float32, float16, bfloat16; sums and
+the softmax in float32. Tiles of keys that a query tile does not see are skipped where the mask is causal, and those that it
+sees as a whole are computed without comparing places. Query tiles with most keys start first.
 Preconditions: D and E are at most 256, so that a tile of queries with its output stays on the chip.
 """
 
@@ -12,8 +13,10 @@ def attention_kernel(
     k_ptr,
     v_ptr,
     y_ptr,
+    # @arguments
     scale,
     H,
+    G,
     T,
     S,
     D,
@@ -34,56 +37,62 @@ def attention_kernel(
     stride_yh,
     stride_yt,
     stride_ye,
-    CAUSAL: tl.constexpr,
     BLOCK_D: tl.constexpr,
     BLOCK_E: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):
+    # @tile
     batch = (tl.program_id(1) // H).to(tl.int64)
     head = (tl.program_id(1) % H).to(tl.int64)
-    queries = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    queries = tile * BLOCK_M + tl.arange(0, BLOCK_M)
     depth = tl.arange(0, BLOCK_D)
     features = tl.arange(0, BLOCK_E)
+    group = head // (H // G)
     q_base = q_ptr + batch * stride_qb + head * stride_qh
-    k_base = k_ptr + batch * stride_kb + head * stride_kh
-    v_base = v_ptr + batch * stride_vb + head * stride_vh
+    k_base = k_ptr + batch * stride_kb + group * stride_kh
+    v_base = v_ptr + batch * stride_vb + group * stride_vh
 
     q_mask = (queries[:, None] < T) & (depth[None, :] < D)
     q = tl.load(q_base + queries[:, None] * stride_qt + depth[None, :] * stride_qd, mask=q_mask, other=0.0)
     # Powers of two instead of e: the hardware has them.
     q_scale = scale * 1.4426950408889634
-    largest = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
+    largest = tl.full((BLOCK_M,), -1.0e30, dtype=tl.float32)
     total = tl.zeros((BLOCK_M,), dtype=tl.float32)
     acc = tl.zeros((BLOCK_M, BLOCK_E), dtype=tl.float32)
-    last = S
-    if CAUSAL:
-        last = tl.minimum(S, (tl.program_id(0) + 1) * BLOCK_M)
-    for start in range(0, last, BLOCK_N):
-        keys = start + tl.arange(0, BLOCK_N)
-        k = tl.load(
-            k_base + depth[:, None] * stride_kd + keys[None, :] * stride_ks,
-            mask=(depth[:, None] < D) & (keys[None, :] < S),
-            other=0.0,
-        )
-        scores = tl.dot(q, k, input_precision="ieee") * q_scale
-        seen = keys[None, :] < S
-        if CAUSAL:
-            seen = seen & (keys[None, :] <= queries[:, None])
-        scores = tl.where(seen, scores, float("-inf"))
-        new_largest = tl.maximum(largest, tl.max(scores, axis=1))
-        weights = tl.exp2(scores - new_largest[:, None])
-        shrink = tl.exp2(largest - new_largest)
-        total = total * shrink + tl.sum(weights, axis=1)
-        v = tl.load(
-            v_base + keys[:, None] * stride_vs + features[None, :] * stride_ve,
-            mask=(keys[:, None] < S) & (features[None, :] < E),
-            other=0.0,
-        )
-        acc = acc * shrink[:, None]
-        acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
-        largest = new_largest
+    # @extent
+    # First the tiles of keys that all queries see, without a comparison of places; then the rest.
+    for compares in tl.static_range(2):
+        first = whole if compares else 0
+        end = last if compares else whole
+        for start in range(first, end, BLOCK_N):
+            keys = start + tl.arange(0, BLOCK_N)
+            k_mask = depth[:, None] < D
+            v_mask = features[None, :] < E
+            if compares:
+                k_mask = k_mask & (keys[None, :] < S)
+                v_mask = v_mask & (keys[:, None] < S)
+            k = tl.load(
+                k_base + depth[:, None] * stride_kd + keys[None, :] * stride_ks, mask=k_mask, other=0.0
+            )
+            scores = tl.dot(q, k, input_precision="ieee") * q_scale
+            # @mask
+            if compares:
+                seen = keys[None, :] < S
+                # @causal
+                scores = tl.where(seen, scores, float("-inf"))
+            new_largest = tl.maximum(largest, tl.max(scores, axis=1))
+            weights = tl.exp2(scores - new_largest[:, None])
+            shrink = tl.exp2(largest - new_largest)
+            total = total * shrink + tl.sum(weights, axis=1)
+            v = tl.load(
+                v_base + keys[:, None] * stride_vs + features[None, :] * stride_ve, mask=v_mask, other=0.0
+            )
+            acc = acc * shrink[:, None]
+            acc = tl.dot(weights.to(v.dtype), v, acc, input_precision="ieee")
+            largest = new_largest
 
+    # @nothing
     acc = acc / total[:, None]
     y_base = y_ptr + batch * stride_yb + head * stride_yh
     y_mask = (queries[:, None] < T) & (features[None, :] < E)
@@ -91,19 +100,20 @@ def attention_kernel(
     tl.store(y_ptrs, acc.to(y_ptr.dtype.element_ty), mask=y_mask)
 
 
-def attention(q, k, v, scale, causal):
-    """softmax(scale * q @ k^T) @ v per batch and head, for q (B, H, T, D), k (B, H, S, D) and v (B, H, S, E)."""
+def attention(q, k, v, scale, *operands):
+    """softmax(scale * q @ k^T) @ v per batch and head, for q (B, H, T, D), k (B, G, S, D) and v (B, G, S, E)."""
     B, H, T, D = q.shape
-    S, E = v.shape[2], v.shape[3]
+    G, S, E = v.shape[1:]
     # @order
+    # @operands
     # Heads inside tokens, so that merging the heads afterwards is a view.
     y = torch.empty((B, T, H, E), device=q.device, dtype=q.dtype).transpose(1, 2)
     grid = lambda META: (triton.cdiv(T, META["BLOCK_M"]), B * H)
     attention_kernel[grid](
-        q, k, v, y, scale, H, T, S, D, E,
+        q, k, v, y, *operands, scale, H, G, T, S, D, E,
         q.stride(0), q.stride(1), q.stride(2), q.stride(3), k.stride(0), k.stride(1), k.stride(2), k.stride(3),
         v.stride(0), v.stride(1), v.stride(2), v.stride(3), y.stride(0), y.stride(1), y.stride(2), y.stride(3),
-        CAUSAL=causal, BLOCK_D=max(16, triton.next_power_of_2(D)), BLOCK_E=max(16, triton.next_power_of_2(E)),
+        BLOCK_D=max(16, triton.next_power_of_2(D)), BLOCK_E=max(16, triton.next_power_of_2(E)),
         BLOCK_M=64, BLOCK_N=32, num_warps=4, num_stages=2,
     )
     return y

@@ -39,11 +39,12 @@ def batched_gemm_kernel(
     tile_m = first_m + (pid % (GROUP_M * tiles_n)) % group_m
     tile_n = (pid % (GROUP_M * tiles_n)) // group_m
 
-    rows = tile_m.to(tl.int64) * BLOCK_M + tl.arange(0, BLOCK_M)
-    cols = tile_n.to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    row, col = rows.to(tl.int64)[:, None], cols.to(tl.int64)[None, :]
     depth = tl.arange(0, BLOCK_K)
-    a_ptrs = a_ptr + batch * stride_ab + rows[:, None] * stride_am + depth[None, :] * stride_ak
-    b_ptrs = b_ptr + batch * stride_bb + depth[:, None] * stride_bk + cols[None, :] * stride_bn
+    a_ptrs = a_ptr + batch * stride_ab + row * stride_am + depth[None, :] * stride_ak
+    b_ptrs = b_ptr + batch * stride_bb + depth[:, None] * stride_bk + col * stride_bn
 
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, K, BLOCK_K):
@@ -53,9 +54,10 @@ def batched_gemm_kernel(
         a_ptrs += BLOCK_K * stride_ak
         b_ptrs += BLOCK_K * stride_bk
 
+    # @halves
     inside = (rows[:, None] < M) & (cols[None, :] < N)
     # @epilogue
-    c_ptrs = c_ptr + batch * stride_cb + rows[:, None] * stride_cm + cols[None, :] * stride_cn
+    c_ptrs = c_ptr + batch * stride_cb + row * stride_cm + col * stride_cn
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=inside)
 
 
