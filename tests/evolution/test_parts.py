@@ -65,6 +65,13 @@ def test_cells_describe_kernels(text: str, profile: dict, cell: Cell) -> None:
     assert archive.cell_of(one) == cell
 
 
+def test_a_cell_does_not_heed_comments_or_what_the_host_does() -> None:
+    host = "for n in range(3):\n    for m in range(3):\n        launch(n, m)\n"
+    text = source().replace("import torch\n", f"import torch\n# tl.dot num_programs\n{host}")
+    one = candidate(1, 1.0, source=text)
+    assert archive.cell_of(one) == Cell("1", "one pass", "1D", "vector")
+
+
 def test_a_correct_candidate_without_a_time_is_better_than_none() -> None:
     untimed = candidate(1, evaluation=evaluation())
     assert beats(untimed, None)
