@@ -132,10 +132,14 @@ def evolve(
         str | None, typer.Option(help="A profile of the file in FOUNDRY_MODELS.")
     ] = None,
     slots: Annotated[int, typer.Option(min=1, max=64, help="Evaluations at the same time.")] = 1,
+    library: Annotated[
+        Path | None, typer.Option(help="Folder of entries instead of those of the project.")
+    ] = None,
     sandbox: Sandbox = "bwrap",
 ) -> None:
     """Evolve kernels for a task; resumes from the folder if it holds the same run. Exit 0 with a correct best."""
     from gpu_runner import driver
+    from gpu_runner.core.starting_entries import FOLDER, UnreadableEntry, starting_entries
     from gpu_runner.journal import Journal, JournalError
     from gpu_runner.proposals.models import ProfileError, load_models
 
@@ -151,13 +155,14 @@ def evolve(
         models = load_models()
         if model is not None:
             models.writer(model)
-    except (ValidationError, ProfileError) as error:
+        entries = starting_entries(library or FOLDER)
+    except (ValidationError, ProfileError, UnreadableEntry) as error:
         _usage(str(error))
     try:
         with Journal(out, spec) as journal, _pool(device, sandbox, slots=slots) as pool:
             _stop_gently(journal.want)
             with show.progress(journal, quiet=as_json) as ledger, _our_failures():
-                result = driver.run(ledger, pool, models=models)
+                result = driver.run(ledger, pool, models=models, library=entries)
     except JournalError as error:
         _usage(str(error))
     if as_json:

@@ -165,6 +165,8 @@ def starting_entries(folder: Path = FOLDER) -> tuple[Entry, ...]:
 @cache
 def read_all(folder: Path = FOLDER) -> tuple[Starting, ...]:
     """The files of a library's folder with what is on record for each; read once per process."""
+    if not (folder / "entries").is_dir():
+        raise UnreadableEntry(f"there is no folder of entries in {folder}")
     records = _records(folder / "evaluated.json")
     found = [_read(path, folder.parent) for path in sorted((folder / "entries").glob("*.md"))]
     return tuple(

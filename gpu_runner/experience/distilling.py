@@ -11,6 +11,7 @@ from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Fidelity
+from gpu_runner.experience.changes import changes
 from gpu_runner.experience.queries import operators_of
 
 WORTH_KEEPING: Final = 1.1
@@ -24,18 +25,18 @@ def distil(
     effect = _effect(parent.evaluation, child.evaluation)
     if effect is None or (effect.ratio if effect.low is None else effect.low) < WORTH_KEEPING:
         return None
-    lead = parent.evaluation.lead if parent.evaluation else None
+    changed = changes(parent.source, child.source)
     return EntryContent(
         kind=EntryKind.TECHNIQUE,
-        title=(child.move or "a change without a description")[:200],
+        title=(child.move or "; ".join(changed) or "a change without a description")[:200],
         when=When(
             operators=operators_of(report),
-            bottlenecks=(lead.kind,) if lead else (),
+            bottlenecks=_mended(parent.evaluation, child.evaluation),
             dtypes=tuple(dict.fromkeys(spec.dtype for spec in report.outputs)),
             hardware=(task.target,) if effect.fidelity is Fidelity.MODELLED else (effect.device,),
             tracks=(task.track,),
         ),
-        action=_action(parent, child),
+        action=_action(parent, child, changed),
         before=parent.source,
         after=child.source,
         effects=(effect,),
@@ -73,8 +74,19 @@ def _quotient(new: float | None, old: float | None) -> float | None:
     return new / old if new is not None and old else None
 
 
-def _action(parent: Candidate, child: Candidate) -> str:
+def _mended(before: Evaluation | None, after: Evaluation | None) -> tuple[str, ...]:
+    """Kinds of findings that the step took away, at most three; the leading finding where none went."""
+    if before is None or after is None:
+        return ()
+    left = {finding.kind for finding in after.findings}
+    kinds = dict.fromkeys(finding.kind for finding in before.findings)
+    gone = tuple(kind for kind in kinds if kind not in left)[:3]
+    return gone or tuple(kinds)[:1]
+
+
+def _action(parent: Candidate, child: Candidate, changed: tuple[str, ...]) -> str:
     lead = parent.evaluation.lead if parent.evaluation else None
     found = f"The diagnosis said: {lead.title}" if lead else "There was no diagnosis."
     advice = f" {lead.suggestion}" if lead and lead.suggestion else ""
-    return f"{child.move or 'Changed without a description'}. {found}{advice}"[:4000]
+    what = f" What changed: {'; '.join(changed)}." if changed else ""
+    return f"{child.move or 'Changed without a description'}.{what} {found}{advice}"[:4000]

@@ -155,12 +155,13 @@ def kinds_of(evaluation: Evaluation) -> tuple[str, ...]:
 
 
 def lessons(lineage: Lineage, task: TaskSpec, report: TaskReport) -> tuple[EntryContent, ...]:
-    """The steps that cost time, turned around: of each technique the one that costs most."""
-    best: dict[str, Tried] = {}
+    """The steps that cost time, turned around: of each technique, and of what its lack shows, the one that costs most."""
+    best: dict[tuple[str, tuple[str, ...]], Tried] = {}
     for tried in lineage.alone:
-        known = best.get(tried.step.technique)
+        key = tried.step.technique, tried.findings
+        known = best.get(key)
         if tried.costs and (known is None or (tried.cost or 0) > (known.cost or 0)):
-            best[tried.step.technique] = tried
+            best[key] = tried
     broken = [tried for tried in lineage.alone if tried.cost is None]
     return tuple(_lesson(tried, lineage.expert, broken, task, report) for tried in best.values())
 
@@ -175,7 +176,7 @@ def _lesson(
     assert tried.fidelity is not None
     return EntryContent(
         kind=EntryKind.TECHNIQUE,
-        title=f"{technique.title} ({task.name})"[:200],
+        title=f"{technique.title} ({tried.step.site} in {task.name})"[:200],
         when=When(
             operators=operators_of(report),
             bottlenecks=tried.findings or technique.shows,
@@ -202,7 +203,9 @@ def _lesson(
             f"{t.step.move}: {t.verdict}{', ' + t.title if t.title else ''}" for t in failures
         )[:2000],
         provenance=Provenance(
-            task_name=task.name, task_key=task.key, origin=f"learn:{tried.step.technique}"
+            task_name=task.name,
+            task_key=task.key,
+            origin=f"learn:{tried.step.technique}:{tried.step.site}"[:80],
         ),
     )
 

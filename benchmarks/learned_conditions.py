@@ -1,0 +1,152 @@
+"""Whether what was learned from five experts' kernels says rightly where a technique applies on kernels never seen.
+
+    python benchmarks/learned_conditions.py learn      walk the five experts back: results/lineages.json
+    python benchmarks/learned_conditions.py collect    take techniques out of other kernels: results/held_out_steps.jsonl
+    python benchmarks/learned_conditions.py judge      rules from the first, judged on the second
+
+A kernel that lacks a technique is asked whether it would gain by it: the rule reads the findings of that kernel alone. The
+truth is what the model of speed says of the kernel that has it. Only steps that pass are asked about.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from gpu_runner.core.evaluation import Evaluation
+from gpu_runner.core.starting_entries import read_all
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.diagnosis import diagnose
+from gpu_runner.evaluation.pool import LocalPool, open_pool
+from gpu_runner.evaluation.settings import EvaluationSettings
+from gpu_runner.experience.lineage import SIMPLIFICATIONS, Lineage, Step, Tried, steps_of, trace
+from gpu_runner.experience.rules import learned
+from gpu_runner.learning import learn
+
+ROOT = Path(__file__).parents[1]
+EXPERTS = ROOT / "tests/experience/experts"
+LINEAGES = ROOT / "benchmarks/results/lineages.json"
+HELD_OUT = ROOT / "benchmarks/results/held_out_steps.jsonl"
+STEPS_EACH = 3
+KERNELS = """
+hold-the-row-in-registers several-short-rows-a-program fuse-residual-into-norm fuse-pointwise-chain transpose-through-a-tile
+heads-on-the-grid dequantise-inside-the-product lanes-along-the-contiguous-axis normalise-and-shift-in-one-pass
+split-the-inner-dimension enough-bytes-in-flight one-pass-cross-entropy tf32-where-the-task-permits rotary-by-halves
+fuse-scale-and-mask-into-softmax read-transposed-by-strides running-sum-along-rows pool-by-output-rows
+share-input-of-two-products two-statistics-in-one-pass fuse-gather-with-its-consumer tiles-to-match-the-waves
+shifted-loads-for-short-filters programs-that-share-an-output online-softmax-in-two-passes fold-fixed-norm-into-epilogue
+""".split()
+
+
+def learn_all(names: list[str]) -> None:
+    kept = json.loads(LINEAGES.read_text()) if LINEAGES.exists() else {}
+    for path in sorted(EXPERTS.glob("*.py")):
+        if names and path.stem not in names:
+            continue
+        source = path.read_text()
+        match = re.search(r"^Task: (\S+)$", source, re.MULTILINE)
+        assert match is not None, f"{path} names no task"
+        spec = TaskSpec(name=Path(match[1]).stem, source=(ROOT / match[1]).read_text())
+        with _pool() as pool:
+            found = learn(pool, spec, source, evaluations=24)
+        kept[path.stem] = found.lineage.model_dump(mode="json")
+        LINEAGES.write_text(json.dumps(kept, indent=1) + "\n")
+        gaining = [f"{t.step.technique} {t.cost:.2f}" for t in found.lineage.alone if t.costs]
+        print(f"{path.stem}: {len(found.entries)} lessons; {', '.join(gaining)}", flush=True)
+
+
+def collect(slugs: list[str]) -> None:
+    done = {row["kernel"] for row in _rows()}
+    starting = {one.slug: one for one in read_all()}
+    with _pool() as pool:
+        for slug in slugs:
+            if slug in done:
+                continue
+            one = starting[slug]
+            spec = TaskSpec(
+                name=slug,
+                source=one.task_source,
+                precision=one.head.precision,
+                target=one.head.target,
+            )
+            lineage = trace(
+                one.text["After"],
+                lambda source, spec=spec: _evaluated(pool, spec, source),
+                lambda source: _spread(steps_of(pool.call(SIMPLIFICATIONS, {"source": source}))),
+                evaluations=1 + STEPS_EACH,
+            )
+            with HELD_OUT.open("a") as file:
+                for tried in lineage.alone:
+                    row = {"kernel": slug, "tried": tried.model_dump(mode="json")}
+                    row["tried"]["step"]["source"] = ""
+                    file.write(json.dumps(row) + "\n")
+            told = [f"{t.step.technique} {t.cost or t.verdict}" for t in lineage.alone]
+            print(f"{slug}: {', '.join(told)}", flush=True)
+
+
+def _spread(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """One step of each technique before a second one of any."""
+    firsts = {step.technique: step for step in reversed(steps)}
+    chosen = [step for step in steps if firsts[step.technique] is step]
+    return (*chosen, *(step for step in steps if step not in chosen))
+
+
+def _evaluated(pool: LocalPool, spec: TaskSpec, source: str) -> Evaluation:
+    return diagnose(pool.evaluate(spec, source), source)
+
+
+def _pool() -> LocalPool:
+    return open_pool(EvaluationSettings(device="cpu", seed=1))
+
+
+def _rows() -> Iterator[dict[str, object]]:
+    if HELD_OUT.exists():
+        yield from map(json.loads, HELD_OUT.read_text().splitlines())
+
+
+def judge() -> float:
+    lineages = [Lineage.model_validate(x) for x in json.loads(LINEAGES.read_text()).values()]
+    rules = learned([tried for lineage in lineages for tried in lineage.alone])
+    for technique, rule in rules.items():
+        print(
+            f"{technique:22} {rule.gained} gained, {rule.idle} idle: {', '.join(sorted(rule.findings))}"
+        )
+    asked = right = 0
+    kernels = set()
+    for row in _rows():
+        tried = Tried.model_validate(row["tried"])
+        if tried.cost is None:
+            continue
+        says = rules[tried.step.technique].applies(tried.shown)
+        asked, right = asked + 1, right + (says is tried.costs)
+        kernels.add(row["kernel"])
+        mark = "  " if says is tried.costs else "!!"
+        print(
+            f"{mark} {row['kernel']:34} {tried.step.technique:22} {tried.cost:7.3f} {says!s:5} {', '.join(tried.shown)}"
+        )
+    print(
+        f"right on {right} of {asked} questions ({right / asked:.1%}) about {len(kernels)} kernels"
+    )
+    return right / asked
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("learn", "collect", "judge"))
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    if options.what == "learn":
+        learn_all(options.names)
+    elif options.what == "collect":
+        collect(options.names or KERNELS)
+    else:
+        return 0 if judge() >= 0.85 else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
