@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Final
 
 from gpu_runner import experience
@@ -18,8 +19,11 @@ from gpu_runner.evolution import engine
 from gpu_runner.evolution.fitness import is_correct, worth
 from gpu_runner.evolution.strategies import strategy_of
 from gpu_runner.evolution.types import Operator, Request
-from gpu_runner.proposals.models import Order, Writer
+from gpu_runner.proposals.models import Order, Role, Writer
+from gpu_runner.proposals.models.prices import Allowance
+from gpu_runner.proposals.models.writer import OnCall, Post
 from gpu_runner.proposals.types import Draft
+from gpu_runner.purse import Purse
 from gpu_runner.sources import Pool, Sources
 
 MODEL_OPERATORS: Final = frozenset(
@@ -28,6 +32,7 @@ MODEL_OPERATORS: Final = frozenset(
 MODEL_SHARE: Final = 0.7
 """Of the requests that a model and another source could both serve, the share that goes to the model."""
 MAX_FAILED_MOVES: Final = 6
+TRITON: Final = metadata.version("triton")
 
 # What a source makes of a child's answer; the answer is a claim, and garbage in it is that source's trouble alone.
 SOURCE_TROUBLE: Final = (ChildFailed, RunnerError, ValueError, LookupError)
@@ -43,6 +48,9 @@ class Drafted:
     trouble: str = ""
     arm: str = ""
     entries: tuple[str, ...] = ()
+    allowances: tuple[Allowance, ...] = ()
+    is_put_off: bool = False
+    post: Post | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Drafter:
     """Everything that drafts of one run are made from.
 
     Args:
-        entries: of the library, approved and visible to the run's owner; empty where the run goes without.
+        shelf: the library as the run's owner may see it; None where the run goes without.
     """
 
     def __init__(
@@ -67,24 +75,42 @@ class Drafter:
         report: TaskReport,
         sources: Sources,
         writer: Writer | None,
-        entries: Sequence[Entry],
+        shelf: experience.Shelf | None,
+        purse: Purse,
     ) -> None:
         self._pool = pool
         self._spec = spec
         self._report = report
         self._sources = sources
         self._writer = writer
-        self._entries = tuple(entries)
+        self._shelf = shelf
+        self._purse = purse
 
     @property
     def has_model(self) -> bool:
-        return self._writer is not None and self._writer.is_usable
+        """Whether a model could be asked just now."""
+        return self._writer is not None and self._writer.is_usable and not self._purse.is_short
+
+    @property
+    def is_model_away(self) -> bool:
+        """Whether a model may come back that does not answer just now."""
+        return self._writer is not None and self._writer.is_away
+
+    @property
+    def model_trouble(self) -> str:
+        """Why the run goes on without its model for good; empty while it does not."""
+        return self._writer.trouble if self._writer is not None else ""
 
     @property
     def operators(self) -> frozenset[Operator]:
         """What the search may ask for just now."""
-        steps = frozenset(self._sources.steps)
-        return steps | (MODEL_OPERATORS if self.has_model else frozenset())
+        return frozenset(self._sources.steps) | self._models_operators
+
+    @property
+    def _models_operators(self) -> frozenset[Operator]:
+        if self._writer is None or not self.has_model:
+            return frozenset()
+        return frozenset(op for op in MODEL_OPERATORS if self._writer.plays(_role(op)))
 
     def first_drafts(self, log: Callable[[str], None]) -> dict[str, list[Draft]]:
         """First candidates by kind of origin, in the order of preference of each source, each source once."""
@@ -100,37 +126,40 @@ class Drafter:
             offers["retrieval"] = self._demonstrations()
         return unique_drafts(offers, frozenset())
 
-    def make(self, request: Request, context: Context) -> Drafted:
-        """Drafts for a request; called in a worker thread."""
+    def make(self, request: Request, context: Context, on_call: OnCall) -> Drafted:
+        """Drafts for a request; called in a worker thread. `on_call` is told of requests to a model that led to another."""
         rng = engine.generator(self._spec.seed, request.number)
         step = self._sources.steps.get(request.operator)
-        may_write = self.has_model and request.operator in MODEL_OPERATORS
+        may_write = request.operator in self._models_operators
         if step is None or (may_write and rng.random() < MODEL_SHARE):
-            return self.write(request, context, rng)
+            return self.write(request, context, rng, on_call)
         try:
             drafts = step(self._pool, self._spec.task, self._report, request, rng)
         except SOURCE_TROUBLE as error:
             return Drafted(request, (), trouble=f"{request.operator} failed: {error}")
         if not drafts and may_write:
-            return self.write(request, context, rng)
+            return self.write(request, context, rng, on_call)
         return Drafted(request, tuple(drafts))
 
-    def write(self, request: Request, context: Context, rng: random.Random) -> Drafted:
+    def write(
+        self, request: Request, context: Context, rng: random.Random, on_call: OnCall
+    ) -> Drafted:
         """Let the model write; a random share of its proposals goes without the library, to see what that is worth."""
         if self._writer is None:
             return Drafted(request, (), trouble="no model is configured")
-        arm = ""
-        if self._entries:
-            arm = "without" if rng.random() < experience.SHARE_WITHOUT else "with"
-        entries = self._retrieved(request.parents) if arm == "with" else ()
-        written = self._writer.write(self._order(request, entries, context))
+        shown = self._shown(request, rng)
+        order = self._order(request, shown.entries, context)
+        written = self._writer.write(order, self._purse, on_call)
         return Drafted(
             request,
             (written.draft,) if written.draft else (),
             calls=written.calls,
             trouble=written.trouble,
-            arm=arm,
-            entries=tuple(entry.id for entry in entries),
+            arm=shown.arm,
+            entries=tuple(entry.id for entry in shown.entries),
+            allowances=written.allowances,
+            is_put_off=written.is_put_off,
+            post=written.post,
         )
 
     def _order(self, request: Request, entries: tuple[Entry, ...], context: Context) -> Order:
@@ -151,20 +180,38 @@ class Drafter:
             show_findings=self._spec.use_diagnosis,
         )
 
-    def _retrieved(self, parents: Sequence[Candidate]) -> tuple[Entry, ...]:
-        query = experience.query_for(self._spec.task, self._report, parents)
-        return tuple(hit.entry for hit in experience.retrieve(self._entries, query))
+    def _shown(self, request: Request, rng: random.Random) -> experience.Shown:
+        """What the proposal sees of the library, drawn by chance from what fits its parents and its island."""
+        library = self._shelf.library() if self._shelf else None
+        if not library:
+            return experience.Shown("")
+        strategy = strategy_of(request.island)
+        query = experience.query_for(
+            self._spec.task,
+            self._report,
+            request.parents,
+            lens=" ".join([strategy.lens, *strategy.words]),
+            triton=TRITON,
+        )
+        return experience.show(library.retrieve(query), rng)
 
     def _demonstrations(self) -> list[Draft]:
-        query = experience.query_for(self._spec.task, self._report, ())
+        if self._shelf is None:
+            return []
+        query = experience.query_for(self._spec.task, self._report, (), triton=TRITON)
         return [
             Draft(
                 source=entry.content.after,
                 origin=f"retrieval:{entry.id}",
                 move=f"demonstration {entry.id}: {entry.content.title}"[:300],
             )
-            for entry in experience.demonstrations(self._entries, query)
+            for entry in self._shelf.library().demonstrations(query)
         ]
+
+
+def _role(operator: Operator) -> Role:
+    special = {Operator.SEED: Role.INITIALISER, Operator.REPAIR: Role.REPAIRER}
+    return special.get(operator, Role.OPTIMISER)
 
 
 def unique_drafts(

@@ -5,12 +5,14 @@ most the line that was being written; a torn last line is cut off when the journ
 are derived from it and replaced as a whole.
 """
 
+import contextlib
 import errno
 import fcntl
 import json
 import math
 import os
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
@@ -20,7 +22,8 @@ from gpu_runner.core.best_file import best_file
 from gpu_runner.core.candidate import Candidate, Proposal
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.ledger import ModelCall
-from gpu_runner.core.task import RunSpec
+from gpu_runner.core.task import Budget, RunSpec
+from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import RunState, Stage, State
 
 FORMAT: Final = 1
@@ -48,6 +51,7 @@ class Journal:
         self._notes: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._spent: dict[str, float] = {}
         self._wanted = RunState.RUNNING
+        self._held: list[dict[str, Any]] | None = None
         self._file = self._open()
         try:
             self._load()
@@ -70,6 +74,28 @@ class Journal:
     @property
     def spec(self) -> RunSpec:
         return self._spec
+
+    def budget(self) -> Budget:
+        return self._spec.budget
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """One line for all records; what is read meanwhile has them already."""
+        if self._held is not None:
+            yield
+            return
+        self._held = []
+        try:
+            yield
+        finally:
+            records, self._held = self._held, None
+        if records:
+            self._write("together", {"records": records})
+
+    def report(self, report: TaskReport) -> None:
+        payload = report.model_dump(mode="json")
+        if self._notes["report"][-1:] != [payload]:
+            self.note("report", payload)
 
     def candidates(self) -> list[Candidate]:
         return [self._candidates[number] for number in sorted(self._candidates)]
@@ -183,6 +209,10 @@ class Journal:
 
     def _apply(self, record: dict[str, Any], number: int) -> None:
         kind = record["record"]
+        if kind == "together":
+            for inner in record["records"]:
+                self._apply(inner, number)
+            return
         if (number == 1) != (kind == "run"):
             raise JournalError(f"{self._path} is no journal of a run; use a new --out")
         if kind == "run":
@@ -240,6 +270,9 @@ class Journal:
             self._spent[name] = self._spent.get(name, 0.0) + amount
 
     def _write(self, record: str, content: dict[str, Any], *, is_durable: bool = True) -> None:
+        if self._held is not None:
+            self._held.append({"record": record, **content})
+            return
         line = json.dumps({"record": record, **_finite(content)}, allow_nan=False) + "\n"
         pending = memoryview(line.encode())
         try:
@@ -284,6 +317,15 @@ class Journal:
             os.replace(fresh, path)
         except OSError as error:
             raise _unwritable(path, error) from error
+
+
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a journal in their order, whoever writes to it meanwhile; a torn last line is left out."""
+    for line in path.read_bytes().splitlines(keepends=True):
+        record = _parsed(line)
+        if record is None:
+            return
+        yield from record["records"] if record["record"] == "together" else (record,)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -18,12 +18,14 @@ class WorkerSettings:
     Attributes:
         device: `auto` is the first GPU, or the interpreter where there is none.
         sandbox: `bwrap`, or `none`, which every page then says.
+        runs: how many runs it works on at the same time; they share the slots fairly.
         idle_s: how long it waits before it looks for a run again.
         grace_s: how long it may take to put its run down after SIGTERM.
     """
 
     device: str = "auto"
     slots: int = 1
+    runs: int = 16
     sandbox: str = "bwrap"
     max_autotune: bool = False
     idle_s: float = 0.5
@@ -36,6 +38,8 @@ class WorkerSettings:
             raise InvalidSetting(f"FOUNDRY_SANDBOX={self.sandbox}: write bwrap or none")
         if not 1 <= self.slots <= 64:
             raise InvalidSetting(f"FOUNDRY_SLOTS={self.slots}: write a number from 1 to 64")
+        if not 1 <= self.runs <= 1000:
+            raise InvalidSetting(f"FOUNDRY_RUNS={self.runs}: write a number from 1 to 1000")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -43,9 +47,13 @@ class WorkerSettings:
         slots = values.get("FOUNDRY_SLOTS") or "1"
         if not slots.isdecimal():
             raise InvalidSetting(f"FOUNDRY_SLOTS={slots}: write a number from 1 to 64")
+        runs = values.get("FOUNDRY_RUNS") or "16"
+        if not runs.isdecimal():
+            raise InvalidSetting(f"FOUNDRY_RUNS={runs}: write a number from 1 to 1000")
         return cls(
             device=values.get("FOUNDRY_DEVICE") or "auto",
             slots=int(slots),
+            runs=int(runs),
             sandbox=values.get("FOUNDRY_SANDBOX") or "bwrap",
             max_autotune=values.get("FOUNDRY_MAX_AUTOTUNE") == "1",
         )

@@ -3,26 +3,88 @@
 The only module of the runner that knows the ORM; Django must be set up before it is imported.
 """
 
+import math
 import os
 import socket
 import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.db import transaction
+from django.db.models import Count, Max
 from django.utils import timezone
 
 import gpu_runner
 from evolution_app import recording
 from evolution_app.models import Evaluation, ExperienceEntry, Run, Runner, RunNote, Steering
-from evolution_app.models.runs import MAX_LOST_CLAIMS
+from evolution_app.models.runs import LEASE, MAX_LOST_CLAIMS
 from gpu_runner.core.candidate import Candidate, Proposal
 from gpu_runner.core.entries import Entry
 from gpu_runner.core.evaluation import Evaluation as CoreEvaluation
 from gpu_runner.core.ledger import LeaseLost, ModelCall
-from gpu_runner.core.task import RunSpec
+from gpu_runner.core.task import Budget, RunSpec
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import RunState, Stage
+from gpu_runner.experience import Shelf
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What people want of a run, and whose it is."""
+
+    wanted: RunState
+    fence: int
+    runner_id: int | None
+    budget: Budget
+    has_kernels: bool
+    has_hints: bool
+
+
+class Watch:
+    """Looks at all runs that one process holds at the same time; what is seen may be `max_age_s` old."""
+
+    def __init__(self, max_age_s: float = 0.0) -> None:
+        self._max_age_s = max_age_s
+        self._looked_at = -math.inf
+        self._run_ids: set[int] = set()
+        self._seen: dict[int, Seen] = {}
+
+    def add(self, run_id: int) -> None:
+        self._run_ids.add(run_id)
+        self._looked_at = -math.inf
+
+    def forget(self, run_id: int) -> None:
+        self._run_ids.discard(run_id)
+
+    def of(self, run_id: int) -> Seen | None:
+        """None where the run is gone."""
+        now = time.monotonic()
+        if now - self._looked_at >= self._max_age_s:
+            self._seen = self._look()
+            self._looked_at = now
+        return self._seen.get(run_id)
+
+    def _look(self) -> dict[int, Seen]:
+        waiting = Steering.objects.filter(run_id__in=self._run_ids)
+        kernels = set(
+            waiting.filter(taken_at=None, source__isnull=False).values_list("run_id", flat=True)
+        )
+        hints = set(waiting.exclude(hint="").values_list("run_id", flat=True))
+        rows = Run.objects.filter(pk__in=self._run_ids)
+        return {
+            row["pk"]: Seen(
+                RunState(row["wanted"]),
+                row["fence"],
+                row["runner_id"],
+                Budget.model_validate(row["options"]["budget"]),
+                row["pk"] in kernels,
+                row["pk"] in hints,
+            )
+            for row in rows.values("pk", "wanted", "fence", "runner_id", "options")
+        }
 
 
 class Store:
@@ -32,18 +94,37 @@ class Store:
         run_id: the claimed run.
         fence: the claim's fencing token; every write compares it.
         device: the name of the device that works on it, for the pages.
+        watch: shared by all claims of a process; one that always looks where left out.
     """
 
-    def __init__(self, run_id: int, fence: int, device: str = "") -> None:
+    def __init__(
+        self, run_id: int, fence: int, device: str = "", watch: Watch | None = None
+    ) -> None:
         self.run_id = run_id
         self.fence = fence
         self._device = device
+        self._watch = watch or Watch()
+        self._watch.add(run_id)
         self._resting = threading.Event()
         self._spec = (
             Run.objects.select_related("task__source", "task__baseline_source")
             .get(pk=run_id)
             .spec()
         )
+
+    def budget(self) -> Budget:
+        return self._seen().budget
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        with recording.held(self.run_id, self.fence):
+            yield
+
+    def _seen(self) -> Seen:
+        seen = self._watch.of(self.run_id)
+        if seen is None or seen.fence != self.fence or seen.runner_id is None:
+            raise LeaseLost(f"run {self.run_id} belongs to another runner or to none")
+        return seen
 
     @property
     def spec(self) -> RunSpec:
@@ -69,7 +150,12 @@ class Store:
         return list(notes.values_list("payload", flat=True))
 
     def add(self, proposal: Proposal) -> Candidate:
-        return recording.record_candidate(self.run_id, self.fence, proposal).as_core()
+        number = recording.record_candidate(self.run_id, self.fence, proposal).number
+        kept = {
+            name: recording.storable_text(value) if isinstance(value, str) else value
+            for name, value in proposal.model_dump().items()
+        }
+        return Candidate.model_validate({**kept, "id": number})
 
     def stage(self, candidate_id: int, stage: Stage) -> None:
         recording.record_stage(self.run_id, self.fence, candidate_id, stage)
@@ -84,7 +170,7 @@ class Store:
         recording.record_abandoned(self.run_id, self.fence, candidate_id, reason)
 
     def note(self, kind: str, payload: dict[str, Any]) -> None:
-        with transaction.atomic():
+        with self.together():
             recording.record_note(self.run_id, self.fence, kind, payload)
             if kind == "published":
                 evaluation = CoreEvaluation.model_validate(payload["evaluation"])
@@ -100,7 +186,7 @@ class Store:
         recording.record_model_call(self.run_id, self.fence, call)
 
     def injected(self) -> list[Proposal]:
-        if not Steering.objects.waiting(self.run_id).filter(source__isnull=False).exists():
+        if not self._seen().has_kernels:
             return []
         return [
             _proposal(steering) for steering in recording.take_steering(self.run_id, self.fence)
@@ -108,6 +194,8 @@ class Store:
 
     def hints(self, island: int) -> list[str]:
         """What people want the next proposals of an island to consider, the newest first."""
+        if not self._seen().has_hints:
+            return []
         if Steering.objects.waiting(self.run_id).filter(source=None, island=island).exists():
             recording.take_hints(self.run_id, self.fence, island)
         hints = Steering.objects.filter(run_id=self.run_id, island=island).exclude(hint="")
@@ -118,10 +206,7 @@ class Store:
         self._resting.set()
 
     def wanted(self) -> RunState:
-        row = Run.objects.filter(pk=self.run_id).values_list("wanted", "fence", "runner_id").first()
-        if row is None or row[1] != self.fence or row[2] is None:
-            raise LeaseLost(f"run {self.run_id} belongs to another runner or to none")
-        wanted = RunState(row[0])
+        wanted = self._seen().wanted
         is_leaving = self._resting.is_set() and wanted is RunState.RUNNING
         return RunState.PAUSING if is_leaving else wanted
 
@@ -163,9 +248,15 @@ def _proposal(steering: Steering) -> Proposal:
         island=steering.island,
         parents=(parent.number,) if parent else (),
         generation=parent.generation + 1 if parent else 0,
-        origin=f"person:{steering.author.username}"[:80],
+        origin=_authorship(steering),
         move=(steering.hint or f"a kernel by {steering.author.display_name}")[:300],
     )
+
+
+def _authorship(steering: Steering) -> str:
+    """Who made an injected kernel; a program's name stands beside that of the person it works for."""
+    person = f"person:{steering.author.username}"
+    return (f"{person} by {steering.agent}" if steering.agent else person)[:80]
 
 
 def _is_hopeless(run_id: int) -> bool:
@@ -177,6 +268,16 @@ def library_for(run_id: int) -> list[Entry]:
     run = Run.objects.select_related("started_by").get(pk=run_id)
     entries = ExperienceEntry.objects.approved().visible_to(run.started_by)
     return [entry.as_core() for entry in entries.select_related("approved", "current")]
+
+
+def shelf_for(run_id: int) -> Shelf:
+    """The same as it changes: what is approved, edited or retired while the run goes on is seen by its next proposal."""
+    return Shelf(lambda: library_for(run_id), _library_revision)
+
+
+def _library_revision() -> tuple[Any, ...]:
+    entries = ExperienceEntry.objects.approved()
+    return tuple(entries.aggregate(Count("id"), Max("changed_at")).values())
 
 
 # Runners
@@ -210,20 +311,24 @@ def complain(runner: Runner, problem: str) -> None:
     Runner.objects.filter(pk=runner.pk).update(problem=problem[:2000])
 
 
-def beat(runner_id: int, claim: Store | None) -> bool:
-    """One heartbeat, renewing the lease of the claim; False if that lease is lost."""
+def beat(runner_id: int, run_ids: Collection[int]) -> list[int]:
+    """One heartbeat, renewing the leases of the runs; those whose lease is lost."""
     now = timezone.now()
     Runner.objects.filter(pk=runner_id).update(heartbeat_at=now)
-    if claim is None:
-        return True
-    return Run.objects.renew(claim.run_id, claim.fence, now)
+    if not run_ids:
+        return []
+    held = Run.objects.filter(pk__in=run_ids)
+    if held.filter(runner_id=runner_id).update(lease_until=now + LEASE) == len(run_ids):
+        return []
+    lost = held.exclude(runner_id=runner_id).filter(runner_id__isnull=False)
+    return list(lost.values_list("pk", flat=True))
 
 
 def say_goodbye(runner: Runner) -> None:
     Runner.objects.filter(pk=runner.pk).update(stopped_at=timezone.now())
 
 
-def claim_next(runner: Runner) -> Store | None:
+def claim_next(runner: Runner, watch: Watch | None = None) -> Store | None:
     """Claim the oldest run that nobody works on, or None if there is none.
 
     A run whose runners died too often without finishing a candidate in between is failed instead.
@@ -232,7 +337,7 @@ def claim_next(runner: Runner) -> Store | None:
         fence = Run.objects.claim(run_id, runner, timezone.now())
         if fence is None:
             continue
-        claim = Store(run_id, fence, runner.device)
+        claim = Store(run_id, fence, runner.device, watch)
         if not _is_hopeless(run_id):
             claim.set_state(RunState.RUNNING)
             return claim

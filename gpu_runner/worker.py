@@ -1,128 +1,100 @@
-"""The runner's process: claims runs and works on them until it is told to go.
+"""The runner's process: claims runs and works on them, on many at once, until it is told to go.
 
-The main thread works; a second one keeps the heartbeat and the lease. SIGTERM and SIGINT let the candidate in
-progress go back to the queue; a kill loses at most that candidate's evaluation, and whoever claims the run next
-goes on from what is stored.
+The main thread drives all of them (`driver`); a second one keeps the heartbeat and the leases. SIGTERM and SIGINT let the
+candidates in progress end; a kill loses at most their evaluations, and whoever claims the runs next goes on from there.
 """
 
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.ledger import LeaseLost
-from gpu_runner.core.task import TaskSpec
-from gpu_runner.core.task_report import TaskReport
-from gpu_runner.core.verdicts import RunState, Stage
+from gpu_runner.core.verdicts import RunState
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.settings import InvalidSetting, WorkerSettings
+from gpu_runner.sources import Pool
 
 if TYPE_CHECKING:
     from django.db import DatabaseError
 
+    from gpu_runner.driver import Driven, Driver
     from gpu_runner.store import Store
 
 BEAT_S = 3.0
 RETRY_S = 15.0
+WATCH_S = 0.4
+"""How old what is known of people's wishes may be."""
 
 
-class ClosablePool(Protocol):
+class ClosablePool(Pool, Protocol):
     """A pool as the worker needs it; see `evaluation.pool`."""
-
-    @property
-    def slots(self) -> int: ...
 
     @property
     def device(self) -> Any: ...
 
-    def inspect(self, task: TaskSpec) -> TaskReport: ...
-
-    def evaluate(
-        self, task: TaskSpec, source: str, *, on_stage: Callable[[Stage], None] | None = None
-    ) -> Evaluation: ...
-
-    def call(
-        self,
-        entry: str,
-        request: dict[str, Any],
-        *,
-        nursery: str = "compile",
-        timeout_s: float = 60,
-    ) -> dict[str, Any]: ...
-
     def close(self) -> None: ...
 
 
-class Reporting:
-    """A pool that also keeps what it finds out about the task, so that the pages can show it."""
-
-    def __init__(self, pool: ClosablePool, claim: "Store") -> None:
-        self._pool = pool
-        self._claim = claim
-        self.call = pool.call
-        self.evaluate = pool.evaluate
-
-    @property
-    def slots(self) -> int:
-        return self._pool.slots
-
-    @property
-    def device(self) -> Any:
-        return self._pool.device
-
-    def inspect(self, task: TaskSpec) -> TaskReport:
-        report = self._pool.inspect(task)
-        self._claim.report(report)
-        return report
+Begin = Callable[["Driver", "Store"], "Driven | None"]
 
 
 class Worker:
-    """One runner: a row of its own, one pool, one run at a time.
+    """One runner: a row of its own, one pool, many runs at a time.
 
     Args:
         open_pool: opens the evaluation pool; raises RunnerError where that cannot be.
-        work_on: works on a claimed run until it is over or rests.
+        begin: hands a claimed run to the driver; None where that run is over before it began.
     """
 
     def __init__(
         self,
         settings: WorkerSettings,
         open_pool: Callable[[], ClosablePool],
-        work_on: "Callable[[Store, ClosablePool], None]",
+        begin: Begin,
     ) -> None:
+        from gpu_runner.store import Watch
+
         self._settings = settings
         self._open_pool = open_pool
-        self._work_on = work_on
+        self._begin = begin
         self._leaving = threading.Event()
         self._gone = threading.Event()
         self._deadline = threading.Timer(settings.grace_s, self._leave_now)
         self._deadline.daemon = True
-        self._claim: Store | None = None
+        self._watch = Watch(WATCH_S)
+        self._claims: dict[int, Store] = {}
+        self._looked_at = -math.inf
         self._pool: ClosablePool | None = None
+        self._driver: Driver | None = None
 
     def leave(self) -> None:
         """Put the work down and end. Not to be called in a signal handler: it takes locks that the main thread may hold."""
         if self._leaving.is_set():
             return
         self._leaving.set()
-        if self._claim is not None:
-            self._claim.rest()
+        for claim in tuple(self._claims.values()):
+            claim.rest()
         self._deadline.start()
 
     def _leave_now(self) -> None:
-        """The candidate in progress takes too long: its children die with this process, its run goes back to the queue."""
+        """What is in progress takes too long: its children die with this process, its runs go back to the queue."""
         from django.db import DatabaseError
 
         from gpu_runner import store
 
+        for claim in tuple(self._claims.values()):
+            try:
+                claim.set_state(RunState.PAUSED, "the runner was told to go")
+            except (LeaseLost, DatabaseError) as error:
+                log().warning("not given back", run=claim.run_id, error=str(error))
         try:
-            if self._claim is not None:
-                self._claim.set_state(RunState.PAUSED, "the runner was told to go")
             store.say_goodbye(self._runner)
-        except (LeaseLost, DatabaseError) as error:
+        except DatabaseError as error:
             log().warning("left without a word", error=str(error))
         if self._pool is not None:
             self._pool.close()
@@ -138,11 +110,13 @@ class Worker:
         heart = threading.Thread(target=self._keep_beating, name="heartbeat", daemon=True)
         heart.start()
         try:
-            while not self._leaving.is_set():
+            while self._claims or not self._leaving.is_set():
                 self._turn()
         finally:
             self._gone.set()
             heart.join(timeout=2 * BEAT_S)
+            if self._driver is not None:
+                self._driver.close()
             try:
                 store.say_goodbye(self._runner)
             except DatabaseError as error:
@@ -169,6 +143,7 @@ class Worker:
         return False
 
     def _wait_for_database(self, error: "DatabaseError") -> None:
+        """All runs wait: none can be written to."""
         from django.db import connection
 
         from foundry_web.database import explained
@@ -178,28 +153,32 @@ class Worker:
         self._leaving.wait(RETRY_S)
 
     def _turn(self) -> None:
-        """One turn of the loop; a failure of ours costs the run its turn, not the worker its life."""
-        from django.db import OperationalError, close_old_connections
+        """One turn of the loop; a failure of ours costs a run its turn, not the worker its life."""
+        from django.db import OperationalError
 
-        from foundry_web.database import explained
-
-        close_old_connections()
         try:
-            if self._ready() and not self._work():
+            if not self._ready():
+                return
+            assert self._driver is not None
+            if time.monotonic() - self._looked_at >= self._settings.idle_s:
+                self._look_for_work(self._driver)
+            if not self._claims:
                 self._leaving.wait(self._settings.idle_s)
+                return
+            for driven in self._driver.turn():
+                self._forget(driven.ledger)
         except OperationalError as error:
-            self._give_back(explained(error))
             self._wait_for_database(error)
         except Exception as error:  # noqa: BLE001
             log().exception("the turn failed", error=str(error))
-            self._give_back(f"{type(error).__name__}: {error}")
             self._leaving.wait(self._settings.idle_s)
 
     def _ready(self) -> bool:
         """Whether the pool is open; where it cannot be opened the pages say why, and it is tried again."""
         from gpu_runner import store
+        from gpu_runner.driver import Driver
 
-        if self._pool is not None:
+        if self._driver is not None:
             return True
         try:
             self._pool = self._open_pool()
@@ -212,40 +191,64 @@ class Worker:
         store.describe(
             self._runner, device=device.name, kind=device.kind, fingerprint=device.fingerprint
         )
+        self._driver = Driver(self._pool, self._failed)
         return True
 
-    def _work(self) -> bool:
-        """Claim a run and work on it; False if there was none."""
+    def _look_for_work(self, driver: "Driver") -> None:
+        """Claim one more run if there is room: one a time, so that runners side by side share the queue."""
+        from django.db import close_old_connections
+
         from gpu_runner import store
 
-        claim = store.claim_next(self._runner)
+        self._looked_at = time.monotonic()
+        close_old_connections()
+        if self._leaving.is_set() or len(self._claims) >= self._settings.runs:
+            return
+        claim = store.claim_next(self._runner, self._watch)
         if claim is None:
-            return False
-        assert self._pool is not None
-        self._claim = claim
+            return
+        self._claims[claim.run_id] = claim
         if self._leaving.is_set():
             claim.rest()
         log().info("claimed", run=claim.run_id, fence=claim.fence)
         try:
-            self._work_on(claim, self._pool)
-        except InvalidTask as error:
-            log().info("unusable task", run=claim.run_id, reason=str(error))
-        except LeaseLost:
-            log().warning("lost the lease", run=claim.run_id)
-        except RunnerError as error:
-            log().error("the evaluator failed", run=claim.run_id, error=str(error))
-            self._give_back(str(error))
-            self._leaving.wait(self._settings.idle_s)
-        self._claim = None
-        return True
+            if self._begin(driver, claim) is None:
+                self._forget(claim)
+        except Exception as error:  # noqa: BLE001
+            self._fail(claim, error)
 
-    def _give_back(self, reason: str) -> None:
+    def _failed(self, driven: "Driven", error: BaseException) -> None:
+        self._fail(cast("Store", driven.ledger), error)
+
+    def _fail(self, claim: "Store", error: BaseException) -> None:
+        """Work on one run cannot go on here."""
+        from django.db import OperationalError
+
+        from foundry_web.database import explained
+
+        self._forget(claim)
+        if isinstance(error, InvalidTask):
+            log().info("unusable task", run=claim.run_id, reason=str(error))
+        elif isinstance(error, LeaseLost):
+            log().warning("lost the lease", run=claim.run_id)
+        elif isinstance(error, OperationalError):
+            self._give_back(claim, explained(error))
+            self._wait_for_database(error)
+        elif isinstance(error, RunnerError):
+            log().error("the evaluator failed", run=claim.run_id, error=str(error))
+            self._give_back(claim, str(error))
+        else:
+            log().error("the run failed", run=claim.run_id, exc_info=error)
+            self._give_back(claim, f"{type(error).__name__}: {error}")
+
+    def _forget(self, claim: Any) -> None:
+        self._claims.pop(claim.run_id, None)
+        self._watch.forget(claim.run_id)
+
+    def _give_back(self, claim: "Store", reason: str) -> None:
         """Back to the queue; where that cannot be written the lease runs out, and whoever claims the run then goes on."""
         from django.db import DatabaseError
 
-        claim, self._claim = self._claim, None
-        if claim is None:
-            return
         try:
             claim.release(reason)
         except DatabaseError as error:
@@ -258,10 +261,8 @@ class Worker:
 
         while not self._gone.wait(BEAT_S):
             try:
-                if not store.beat(self._runner.pk, self._claim):
-                    log().warning(
-                        "the lease was taken over", run=getattr(self._claim, "run_id", None)
-                    )
+                for run_id in store.beat(self._runner.pk, tuple(self._claims)):
+                    log().warning("the lease was taken over", run=run_id)
             except DatabaseError as error:
                 log().error("no heartbeat", error=str(error))
                 connection.close()
@@ -274,23 +275,28 @@ def log() -> Any:
     return structlog.get_logger("worker")
 
 
-def work_on(claim: "Store", pool: ClosablePool) -> None:
-    """Let the driver work on a claimed run with the operator's models and the library its starter may see.
+class Beginning:
+    """Hands claimed runs to a driver with the operator's models and the library their starters may see.
 
-    A model that is not configured, or not any more, fails the run with the reason; nobody else is disturbed.
+    The operator's file is read again for each, so that a model can be added without a restart.
     """
-    from gpu_runner import driver, store
-    from gpu_runner.proposals.models import ProfileError, load_models
 
-    try:
-        models = load_models()
-        if claim.spec.model is not None:
-            models.writer(claim.spec.model)
-    except ProfileError as error:
-        claim.set_state(RunState.FAILED, str(error))
-        return
-    library = store.library_for(claim.run_id)
-    driver.run(claim, Reporting(pool, claim), models=models, library=library)
+    def __init__(self) -> None:
+        from gpu_runner.proposals.models import Models, Profiles
+
+        self._models = Models(Profiles())
+
+    def __call__(self, driver: "Driver", claim: "Store") -> "Driven | None":
+        from gpu_runner import store
+        from gpu_runner.proposals.models import ProfileError, load_models
+
+        try:
+            self._models = load_models().keeping(self._models)
+        except ProfileError as error:
+            if claim.spec.model is not None:
+                claim.set_state(RunState.FAILED, str(error))
+                return None
+        return driver.add(claim, models=self._models, library=store.shelf_for(claim.run_id))
 
 
 def _check_database() -> None:
@@ -335,7 +341,7 @@ def main(settings: WorkerSettings | None = None) -> int:
         sandbox=chosen.sandbox,
         max_autotune=chosen.max_autotune,
     )
-    worker = Worker(chosen, lambda: open_pool(evaluation), work_on)
+    worker = Worker(chosen, lambda: open_pool(evaluation), Beginning())
 
     def leave(number: int, frame: FrameType | None) -> None:
         threading.Thread(target=worker.leave, name="leaving").start()

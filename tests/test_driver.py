@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpu_runner import driver
+from gpu_runner import course
 from gpu_runner.core.candidate import Candidate, Proposal
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.ledger import LeaseLost
@@ -146,7 +146,7 @@ def test_duplicates_are_never_evaluated_twice(tmp_path: Path) -> None:
     with Journal(tmp_path, spec()) as journal:
         result = run(journal, pool, sources=twice)
     assert sorted(pool.evaluated) == [1, 2]
-    assert result.stop_reason == driver.NOTHING_LEFT
+    assert result.stop_reason == course.NOTHING_LEFT
 
 
 def test_generations_count_steps_from_a_first_candidate(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_without_initialisers_and_model_nothing_is_tried(tmp_path: Path) -> None
     with Journal(tmp_path, spec(use_initialisers=False)) as journal:
         result = run(journal, FakePool(), sources=SOURCES)
         log = journal.notes("log")
-    assert (result.best, result.counts, result.stop_reason) == (None, {}, driver.NOTHING_LEFT)
+    assert (result.best, result.counts, result.stop_reason) == (None, {}, course.NOTHING_LEFT)
     assert "no source has a first candidate" in log[0]["text"]
 
 
@@ -259,7 +259,7 @@ def test_several_slots_evaluate_at_the_same_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wish", "state", "reason"),
     [
-        (RunState.STOPPING, RunState.FINISHED, driver.BY_PERSON),
+        (RunState.STOPPING, RunState.FINISHED, course.BY_PERSON),
         (RunState.PAUSING, RunState.PAUSED, "paused by a person"),
         (RunState.CANCELLED, RunState.CANCELLED, "cancelled by a person"),
     ],

@@ -13,7 +13,7 @@ import pytest
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.verdicts import State
 from gpu_runner.driver import run
-from gpu_runner.journal import Journal
+from gpu_runner.journal import Journal, read_records
 from tests.test_driver import SOURCES, FakePool, spec
 
 KILLS = 4
@@ -39,9 +39,8 @@ with Journal(Path(sys.argv[1]), spec()) as journal:
 def finished(folder: Path) -> dict[int, str]:
     """Each finished candidate's evaluation as it stands in the journal."""
     found: dict[int, str] = {}
-    for line in (folder / "journal.jsonl").read_bytes().splitlines():
-        if line.startswith(b'{"record": "finished"') and line.endswith(b"}"):
-            record = json.loads(line)
+    for record in read_records(folder / "journal.jsonl"):
+        if record["record"] == "finished":
             assert record["candidate_id"] not in found, "finished twice"
             found[record["candidate_id"]] = json.dumps(record["evaluation"])
     return found

@@ -12,7 +12,7 @@ from gpu_runner.core.verdicts import RunState
 from gpu_runner.driver import run
 from gpu_runner.evolution.types import Operator
 from gpu_runner.journal import Journal
-from gpu_runner.proposals.models import Models
+from gpu_runner.proposals.models import Models, outage
 from gpu_runner.sources import Sources
 from tests.evolution.making import source
 from tests.proposals.endpoint import Script, says, sends, serve
@@ -21,11 +21,12 @@ from tests.test_driver import SOURCES, TASK, FakePool
 NOTHING = Sources({}, {})
 
 
-def models(folder: Path, url: str) -> Models:
+def models(folder: Path, url: str, **more: float) -> Models:
     path = folder / "models.toml"
     path.write_text(
         f'[profiles.local]\nbase_url = "{url}"\nmodel = "m"\nretries = 0\ntimeout_s = 10\n'
         "usd_per_million_in = 1000\nusd_per_million_out = 1000\n"
+        + "".join(f"{name} = {value}\n" for name, value in more.items())
     )
     return Models.load(path)
 
@@ -60,12 +61,42 @@ def test_a_model_alone_fills_the_islands_and_improves(tmp_path: Path) -> None:
     assert '"candidate_id": 1' in calls[0]
 
 
-def test_a_budget_of_tokens_ends_a_run(tmp_path: Path) -> None:
-    budget = Budget(evaluations=100, tokens=600)
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [({"tokens": 7_000}, "budget: 7000 tokens"), ({"money_usd": 7.0}, "budget: 7 US dollars")],
+)
+def test_a_budget_is_looked_at_before_it_is_spent(
+    tmp_path: Path, limit: dict[str, Any], words: str
+) -> None:
+    """Each answer is charged at its limit of 2,000 tokens until its real 120 are known."""
+    budget = Budget(evaluations=100, **limit)
     with serve(answers()) as endpoint, Journal(tmp_path, spec(budget=budget)) as journal:
-        result = run(journal, FakePool(), models=models(tmp_path, endpoint.url), sources=NOTHING)
-    assert result.stop_reason == "budget: 600 tokens"
-    assert 600 <= result.spent["tokens"] <= 600 + 2 * 120
+        profiles = models(tmp_path, endpoint.url, max_tokens=2_000)
+        result = run(journal, FakePool(), models=profiles, sources=NOTHING)
+    assert result.stop_reason.startswith(words)
+    ((name, most),) = limit.items()
+    assert most / 3 < result.spent[name] <= most
+    assert result.spent["tokens"] == 120 * len(endpoint.requests)
+
+
+def test_a_run_waits_for_its_model_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "FIRST_PAUSE_S", 0.2)
+    down = sends(b"{}", 503)
+    with serve(down, answers()) as endpoint, Journal(tmp_path, spec(islands=1)) as journal:
+        profiles = models(tmp_path, endpoint.url)
+        result = run(journal, FakePool(), models=profiles, sources=NOTHING)
+        log = [note["text"] for note in journal.notes("log")]
+    assert result.stop_reason == "budget: 6 evaluations"
+    assert "it is tried again in 0 s" in log[0]
+
+
+def test_a_model_that_stays_away_ends_a_run_that_has_nothing_else(tmp_path: Path) -> None:
+    with serve(sends(b"{}", 503)) as endpoint, Journal(tmp_path, spec()) as journal:
+        profiles = models(tmp_path, endpoint.url, outage_s=0)
+        result = run(journal, FakePool(), models=profiles, sources=NOTHING)
+    assert result.stop_reason == "model local did not answer for 0 s"
 
 
 def test_a_run_goes_on_without_a_model_that_is_gone(tmp_path: Path) -> None:
@@ -111,9 +142,10 @@ def test_entries_are_shown_recorded_and_left_out_of_a_share(
             sources=first,
         )
         improved = [c for c in journal.candidates() if c.parents]
-    assert {candidate.arm for candidate in improved} == {"with", "without"}
+    assert {candidate.arm for candidate in improved} >= {"with", "without", "without:E1"}
     for candidate in improved:
-        assert candidate.entries == (("E1",) if candidate.arm == "with" else ())
+        is_shown = candidate.arm in ("with", "unpaired")
+        assert candidate.entries == (("E1",) if is_shown else ())
     shown = [
         "[E1] softmax in one pass" in request["messages"][1]["content"]
         for request in endpoint.requests

@@ -17,14 +17,16 @@ from django.utils import timezone
 
 from evolution_app import services
 from evolution_app.models import Candidate, Run, RunEvent, Runner, User
+from gpu_runner.core.task import Budget, TaskSpec
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import RunState, State
+from gpu_runner.driver import Driven, Driver
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
 from gpu_runner.settings import InvalidSetting, WorkerSettings
 from gpu_runner.store import Store
-from gpu_runner.worker import ClosablePool, Worker, work_on
+from gpu_runner.worker import Begin, Beginning, ClosablePool, Worker
 from tests.web import samples
-from tests.web.scripted import ScriptedPool, scripted_work
+from tests.web.scripted import ScriptedPool, begin
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -47,10 +49,12 @@ class Hands:
 
     def start(
         self,
-        work_on: Callable[[Store, ClosablePool], None] = scripted_work,
+        begin: Begin = begin,
         open_pool: Callable[[], ClosablePool] = ScriptedPool,
+        **settings: Any,
     ) -> Worker:
-        worker = Worker(WorkerSettings(idle_s=0.05, grace_s=600), open_pool, work_on)
+        chosen = WorkerSettings(idle_s=0.05, grace_s=600, **settings)
+        worker = Worker(chosen, open_pool, begin)
 
         def run() -> None:
             try:
@@ -89,20 +93,32 @@ def test_a_queued_run_is_worked_on_to_its_end(run: Run, hands: Hands) -> None:
 
 @pytest.mark.rerun
 def test_runners_side_by_side_share_the_queue(task: Any, owner: User, hands: Hands) -> None:
-    runs = [samples.run(task, owner) for _ in range(6)]
+    few = Budget(evaluations=5)
+    runs = [services.start_run(task=task, by=owner, budget=few) for _ in range(6)]
     for _ in range(3):
         hands.start()
     wait_until(lambda: not Run.objects.not_over().exists())
     for run in runs:
         numbers = list(run.candidates.values_list("number", flat=True))
-        assert numbers == list(range(1, 25))
+        assert numbers == list(range(1, 6))
         run.refresh_from_db()
         assert run.fence == 1
 
 
+def test_one_runner_works_on_many_runs_at_once_and_shares_its_slot(
+    task: Any, owner: User, hands: Hands
+) -> None:
+    for _ in range(4):
+        services.start_run(task=task, by=owner, budget=Budget(evaluations=200))
+    hands.start(open_pool=lambda: ScriptedPool(pause_s=0.02))
+    wait_until(lambda: Candidate.objects.correct().values("run").distinct().count() == 4)
+    assert Run.objects.filter(state=RunState.RUNNING).count() == 4
+    assert Runner.objects.count() == 1
+
+
 @pytest.mark.rerun
 def test_a_runner_that_leaves_gives_its_run_back(run: Run, hands: Hands) -> None:
-    hands.start(lambda claim, pool: scripted_work(claim, pool, pause_s=0.1))
+    hands.start(open_pool=lambda: ScriptedPool(pause_s=0.1))
     wait_until(lambda: Candidate.objects.correct().count() >= 2)
     hands.end()
     run.refresh_from_db()
@@ -111,7 +127,7 @@ def test_a_runner_that_leaves_gives_its_run_back(run: Run, hands: Hands) -> None
 
 
 def test_people_stop_a_run_in_progress(run: Run, owner: User, hands: Hands) -> None:
-    hands.start(lambda claim, pool: scripted_work(claim, pool, pause_s=0.1))
+    hands.start(open_pool=lambda: ScriptedPool(pause_s=0.1))
     wait_until(lambda: Candidate.objects.correct().count() >= 2)
     services.request_stop(run=run, by=owner)
     wait_until(lambda: Run.objects.get().is_over)
@@ -122,38 +138,44 @@ def test_people_stop_a_run_in_progress(run: Run, owner: User, hands: Hands) -> N
 def test_a_failure_of_ours_gives_the_run_back_and_the_worker_lives(run: Run, hands: Hands) -> None:
     failures = [RuntimeError("a bug"), RunnerError("the device was lost")]
 
-    def work(claim: Store, pool: ClosablePool) -> None:
+    def fail(driver: Driver, claim: Store) -> Driven:
         if failures:
             raise failures.pop()
-        scripted_work(claim, pool)
+        return begin(driver, claim)
 
-    hands.start(work)
+    hands.start(fail)
     wait_until(lambda: Run.objects.get().is_over)
     run.refresh_from_db()
     assert (run.state, run.fence) == (RunState.FINISHED, 3)
 
 
 def test_a_run_that_always_breaks_fails_with_the_reason(run: Run, hands: Hands) -> None:
-    def work(claim: Store, pool: ClosablePool) -> None:
-        raise RunnerError("the disk is full")
+    class Broken(ScriptedPool):
+        def inspect(self, task: TaskSpec) -> TaskReport:
+            raise RunnerError("the disk is full")
 
-    hands.start(work)
+    hands.start(open_pool=Broken)
     wait_until(lambda: Run.objects.get().is_over)
     run.refresh_from_db()
     assert (run.state, run.stop_reason) == (RunState.FAILED, "the disk is full")
 
 
 def test_an_unusable_task_does_not_disturb_the_worker(run: Run, owner: User, hands: Hands) -> None:
-    def work(claim: Store, pool: ClosablePool) -> None:
-        if claim.run_id == run.pk:
-            claim.set_state(RunState.FAILED, "line 3: no such module")
-            raise InvalidTask("no such module", 3)
-        scripted_work(claim, pool)
+    class Picky(ScriptedPool):
+        asked = 0
+
+        def inspect(self, task: TaskSpec) -> TaskReport:
+            self.asked += 1
+            if self.asked == 1:
+                raise InvalidTask("no such module", 3)
+            return super().inspect(task)
 
     second = samples.run(run.task, owner)
-    hands.start(work)
+    hands.start(open_pool=Picky, runs=1)
     wait_until(lambda: not Run.objects.not_over().exists())
+    run.refresh_from_db()
     second.refresh_from_db()
+    assert (run.state, run.stop_reason) == (RunState.FAILED, "line 3: no such module")
     assert second.state == RunState.FINISHED
 
 
@@ -162,7 +184,7 @@ def test_a_model_that_is_not_configured_fails_the_run_with_the_reason(
 ) -> None:
     monkeypatch.delenv("FOUNDRY_MODELS", raising=False)
     run = services.start_run(task=task, by=owner, model="gpt-nowhere")
-    hands.start(work_on)
+    hands.start(Beginning())
     wait_until(lambda: Run.objects.get().is_over)
     run.refresh_from_db()
     assert run.state == RunState.FAILED
@@ -209,12 +231,12 @@ def test_a_worker_outlives_a_full_disk(
     monkeypatch.setattr("gpu_runner.worker.RETRY_S", 0.05)
     disk = FullDisk(2)
 
-    def work(claim: Store, pool: ClosablePool) -> None:
+    def fill_the_disk(driver: Driver, claim: Store) -> Driven:
         if disk.writes:
             connection.execute_wrappers.append(disk)
-        scripted_work(claim, pool)
+        return begin(driver, claim)
 
-    hands.start(work)
+    hands.start(fill_the_disk)
     # Neither its candidate nor that it gives the run back could be written: the lease has to run out.
     wait_until(lambda: disk.writes == 0)
     Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
@@ -230,15 +252,16 @@ def test_a_worker_that_cannot_register_waits_for_room(
     monkeypatch.setattr("gpu_runner.worker.RETRY_S", 0.05)
     disk = FullDisk(2)
 
-    def work(claim: Store, pool: ClosablePool) -> None:
-        scripted_work(claim, pool)
-        worker.leave()
+    class Last(ScriptedPool):
+        def inspect(self, task: TaskSpec) -> TaskReport:
+            worker.leave()
+            return super().inspect(task)
 
-    worker = Worker(WorkerSettings(idle_s=0.05, grace_s=600), ScriptedPool, work)
+    worker = Worker(WorkerSettings(idle_s=0.05, grace_s=600), Last, begin)
     with connection.execute_wrapper(disk):
         worker.run()
     assert disk.writes == 0
-    assert Run.objects.get().state == RunState.FINISHED
+    assert Run.objects.get().state == RunState.QUEUED
 
 
 def process(**options: str) -> subprocess.Popen[bytes]:

@@ -1,12 +1,14 @@
 """The contract of a run's memory, kept by `journal` (files) and by `store` (the database) alike."""
 
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from gpu_runner.core.candidate import Candidate, Proposal
 from gpu_runner.core.evaluation import Evaluation
-from gpu_runner.core.task import RunSpec
+from gpu_runner.core.task import Budget, RunSpec
+from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import RunState, Stage
 
 
@@ -42,6 +44,15 @@ class Ledger(Protocol):
 
     @property
     def spec(self) -> RunSpec: ...
+
+    def budget(self) -> Budget:
+        """The run's limits as they are now; people may have raised those that it started with."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is written inside is durable as a whole or not at all; an inner use adds nothing."""
+
+    def report(self, report: TaskReport) -> None:
+        """What inspecting the task found out."""
 
     def candidates(self) -> list[Candidate]:
         """All candidates in the order of their ids, whatever their state."""

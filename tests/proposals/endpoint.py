@@ -48,9 +48,8 @@ def says(text: str | None, finish: str = "stop", **message: Any) -> Script:
 def sends(body: bytes, status: int = 200, **headers: str) -> Script:
     def script(handler: BaseHTTPRequestHandler, request: dict[str, Any]) -> None:
         handler.send_response(status)
-        handler.send_header("Content-Type", "application/json")
         handler.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
+        for name, value in {"Content_Type": "application/json", **headers}.items():
             handler.send_header(name.replace("_", "-"), value)
         handler.end_headers()
         handler.wfile.write(body)
@@ -70,6 +69,22 @@ def cuts_off(body: bytes) -> Script:
         handler.close_connection = True
 
     return script
+
+
+def streams(text: str, finish: str | None = "stop", end: bytes = b"data: [DONE]\n\n") -> Script:
+    """Server-sent events, a few characters each; `finish` None ends without saying why."""
+
+    def chunk(choices: list[dict[str, Any]], **more: Any) -> bytes:
+        event = {"id": "1", "object": "chat.completion.chunk", "choices": choices, **more}
+        return b"data: " + json.dumps(event).encode() + b"\n\n"
+
+    pieces = [text[at : at + 40] for at in range(0, len(text), 40)]
+    body = [chunk([{"index": 0, "delta": {"content": piece}}]) for piece in pieces]
+    if finish is not None and end.startswith(b"data: [DONE]"):
+        body.append(chunk([{"index": 0, "delta": {}, "finish_reason": finish}]))
+    usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    body += [chunk([], usage=usage), end]
+    return sends(b"".join(body), Content_Type="text/event-stream")
 
 
 def drips(pause_s: float, count: int) -> Script:

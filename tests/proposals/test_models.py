@@ -1,6 +1,8 @@
 """Models as generators: against a real server that answers well, badly, late, cut off, or not at all."""
 
 import time
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +10,19 @@ import pytest
 
 from gpu_runner.core.entries import Entry, EntryContent, EntryKind
 from gpu_runner.core.findings import Finding, Location, Severity, Source
+from gpu_runner.core.ledger import ModelCall
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport, TensorSpec
 from gpu_runner.core.verdicts import Precision, Stage, Track, Verdict
-from gpu_runner.proposals.models import Models, Order, ProfileError, Writer, load_models
+from gpu_runner.proposals.models import Models, Order, ProfileError, Writer, Written, load_models
+from gpu_runner.proposals.models.endpoints import Endpoint
 from gpu_runner.proposals.models.parsing import Unusable, parse_answer
+from gpu_runner.proposals.models.prices import Allowance, Price, Unlimited, estimated_tokens
 from gpu_runner.proposals.models.profiles import Profile
-from gpu_runner.proposals.models.prompts import messages_for
+from gpu_runner.proposals.models.prompts import TooLong, messages_for
+from gpu_runner.proposals.models.rates import Rates
 from tests.evolution.making import candidate, evaluation, source
-from tests.proposals.endpoint import cuts_off, drips, says, sends, serve
+from tests.proposals.endpoint import cuts_off, drips, says, sends, serve, streams
 
 KEY = "secret-key-that-nobody-may-see"
 TASK = TaskSpec(name="softmax", source="REFERENCE = 'the reference with $dollars'")
@@ -47,7 +53,26 @@ def order(role: str = "improve", **more: Any) -> Order:
     return Order(**(fields | more))
 
 
-def writer(url: str, **more: Any) -> Writer:
+class Limited:
+    """Funds for answers of so many tokens."""
+
+    def __init__(self, tokens: int) -> None:
+        self._tokens = tokens
+
+    def allow(self, tokens_in: int, max_tokens: int, price: Price) -> Allowance | None:
+        return Allowance(tokens_in, min(max_tokens, self._tokens), 0.0) if self._tokens else None
+
+
+class Asking(Writer):
+    """A writer whose requests nobody limits; what is told meanwhile is kept with the answer."""
+
+    def write(self, order: Order, funds: Any = None, on_call: Any = None) -> Written:
+        told: list[ModelCall] = []
+        written = super().write(order, funds or Unlimited(), told.append)
+        return replace(written, calls=(*told, *written.calls))
+
+
+def writer(url: str, clock: Any = time.monotonic, **more: Any) -> Asking:
     fields: dict[str, Any] = {
         "base_url": url,
         "model": "m",
@@ -55,7 +80,7 @@ def writer(url: str, **more: Any) -> Writer:
         "timeout_s": 5,
         "retries": 0,
     }
-    return Writer("local", Profile(**(fields | more)), KEY)
+    return Asking(Endpoint("local", Profile(**(fields | more)), KEY, clock))
 
 
 def test_a_whole_file_becomes_a_draft() -> None:
@@ -148,14 +173,134 @@ def test_a_late_reply_is_given_up_even_if_it_drips() -> None:
     assert written.calls[0].outcome == "unreachable"
 
 
-def test_nobody_listening_is_unreachable_and_ends_the_models_part_after_three_tries() -> None:
+def test_an_endpoint_that_is_down_is_asked_ever_less_often_until_patience_ends() -> None:
+    now = [0.0]
     with serve(says("x")) as endpoint:
         url = endpoint.url
-    model = writer(url)
-    for _ in range(3):
+    model = writer(url, lambda: now[0], outage_s=3600)
+    asked = []
+    while not model.trouble:
+        if model.is_usable:
+            asked.append(now[0])
+            assert [call.outcome for call in model.write(order()).calls] == ["unreachable"]
+            assert model.is_away or model.trouble
+            assert model.write(order()).is_put_off
+        now[0] += 1
+    pauses = [later - earlier for earlier, later in pairwise(asked)]
+    assert pauses[:7] == [5, 10, 20, 40, 80, 160, 300]
+    assert max(pauses) == 300
+    assert model.trouble == "model local did not answer for 3,600 s"
+
+
+def test_one_request_sees_whether_an_endpoint_is_back_and_then_all_go_on() -> None:
+    now = [0.0]
+    with serve(sends(b"{}", 503), says(WHOLE)) as endpoint:
+        model = writer(endpoint.url, lambda: now[0])
+        model.write(order())
+        now[0] = 4.9
+        assert not model.is_usable
+        now[0] = 5.0
+        assert model.write(order()).draft is not None
         assert model.is_usable
-        assert model.write(order()).calls[0].outcome == "unreachable"
-    assert not model.is_usable
+        assert not model.is_away
+
+
+def test_three_refusals_in_a_row_end_the_models_part() -> None:
+    with serve(sends(b'{"error": "wrong key"}', 401)) as endpoint:
+        model = writer(endpoint.url)
+        for _ in range(3):
+            assert model.is_usable
+            model.write(order())
+    assert (model.is_usable, model.is_away) == (False, False)
+    assert model.trouble == "model local refused 3 requests in a row"
+
+
+def test_an_answer_that_is_streamed_is_put_together() -> None:
+    with serve(streams(WHOLE)) as endpoint:
+        written = writer(endpoint.url, stream=True).write(order())
+    assert written.draft is not None
+    assert written.draft.source == source(5)
+    (call,) = written.calls
+    assert (call.outcome, call.tokens_in, call.tokens_out, call.reply) == ("ok", 100, 20, WHOLE)
+    assert endpoint.requests[0]["stream"] is True
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome"),
+    [
+        (streams(WHOLE, finish="length"), "truncated"),
+        (streams(WHOLE, finish=None), "truncated"),
+        (streams("", finish="stop"), "empty"),
+        (streams(WHOLE, end=b'data: {"error": {"message": "overloaded"}}\n\n'), "unreachable"),
+        (streams(WHOLE, end=b"data: {\n\n"), "malformed"),
+        (cuts_off(b'data: {"choices": []}\n\n'), "unreachable"),
+    ],
+)
+def test_streams_that_break_off_have_their_names(script: Any, outcome: str) -> None:
+    with serve(script) as endpoint:
+        written = writer(endpoint.url, stream=True).write(order())
+    assert written.draft is None
+    assert [call.outcome for call in written.calls] == [outcome]
+
+
+def test_a_profile_says_how_hard_to_think_and_what_it_may_cost() -> None:
+    funds = Limited(5_000)
+    with serve(says(WHOLE)) as endpoint:
+        model = writer(endpoint.url, reasoning_effort="low", max_tokens=8_000)
+        written = model.write(order(), funds)
+    (request,) = endpoint.requests
+    assert request["reasoning_effort"] == "low"
+    assert request["max_tokens"] == 5_000
+    assert [allowance.max_tokens for allowance in written.allowances] == [5_000]
+
+
+def test_without_funds_nothing_is_asked() -> None:
+    with serve(says(WHOLE)) as endpoint:
+        written = writer(endpoint.url).write(order(), Limited(0))
+    assert (written.is_put_off, written.calls, endpoint.requests) == (True, (), [])
+
+
+def test_rate_limits_are_kept_across_runs() -> None:
+    now = [0.0]
+    rates = Rates(2, 3, 1_000, lambda: now[0])
+    assert rates.enter(100, 0)
+    assert rates.enter(100, 0)
+    assert not rates.enter(100, 0), "two at once"
+    rates.leave()
+    rates.leave()
+    assert not rates.enter(900, 0), "tokens per minute"
+    assert rates.enter(100, 0)
+    rates.leave()
+    assert not rates.enter(1, 0), "requests per minute"
+    now[0] = 60.0
+    assert rates.enter(900, 0)
+
+
+def test_a_prompt_within_a_context_loses_whole_parts_and_never_half_a_kernel() -> None:
+    examples = tuple(
+        candidate(n, 2.0, evaluation=None).model_copy(update={"source": source(n) * 40})
+        for n in (8, 9)
+    )
+    asked = order(examples=examples, failed=("a -> b", "c -> d"), hints=("use tensor cores",))
+    whole = messages_for(asked)
+    room = estimated_tokens(whole) - 1
+    shorter = messages_for(asked, max_tokens=room)
+    assert examples[0].source.rstrip() in shorter[1]["content"]
+    assert "MARK = 9" not in shorter[1]["content"]
+    assert "use tensor cores" in shorter[1]["content"]
+    with pytest.raises(TooLong, match="its context has room for 100"):
+        messages_for(asked, max_tokens=100)
+
+
+def test_models_trained_to_translate_get_the_bare_reference() -> None:
+    profile = {"initialiser_form": "reference"}
+    with serve(says(WHOLE)) as endpoint:
+        writer(endpoint.url, **profile).write(order("seed", parents=()))
+        writer(endpoint.url, **profile).write(order())
+    first, second = (request["messages"] for request in endpoint.requests)
+    assert [message["role"] for message in first] == ["user"]
+    assert TASK.source in first[0]["content"]
+    assert [message["role"] for message in second] == ["system", "user"]
 
 
 def test_the_sdk_repeats_what_failed_for_a_moment() -> None:

@@ -1,8 +1,8 @@
 """Models as generators: any endpoint that speaks OpenAI's chat protocol, from the operator's file alone.
 
-Parts: profiles (the operator's file), client (one bounded request), failures (how it can end), prompts (versioned
-text files), parsing (answers, strictly), writer (a request, its answer, one chance to mend it). No model configured
-is a normal case.
+Parts: profiles (the operator's file), endpoints (a profile in use: rates, outage), client (one bounded request), replies
+(what came, checked), failures (how it can end), prices (what it may cost), prompts (versioned text files), parsing (answers,
+strictly), writer (a request, its answer, one chance to mend it). No model configured is a normal case.
 """
 
 import os
@@ -10,16 +10,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from gpu_runner.proposals.models.endpoints import Endpoint
 from gpu_runner.proposals.models.profiles import (
     PATH_VARIABLE,
+    Profile,
     ProfileError,
     Profiles,
+    Role,
     read_profiles,
 )
 from gpu_runner.proposals.models.prompts import Order
-from gpu_runner.proposals.models.writer import Writer, Written
+from gpu_runner.proposals.models.writer import Poster, Writer, Written
 
-__all__ = ["Models", "Order", "ProfileError", "Profiles", "Writer", "Written", "load_models"]
+__all__ = [
+    "Models",
+    "Order",
+    "Poster",
+    "Profile",
+    "ProfileError",
+    "Profiles",
+    "Role",
+    "Writer",
+    "Written",
+    "load_models",
+]
 
 
 class Models:
@@ -28,6 +42,7 @@ class Models:
     def __init__(self, profiles: Profiles, environment: Mapping[str, str] = os.environ) -> None:
         self._profiles = profiles
         self._environment = environment
+        self._endpoints: dict[str, Endpoint] = {}
 
     @classmethod
     def load(cls, path: Path, environment: Mapping[str, str] = os.environ) -> Self:
@@ -38,17 +53,35 @@ class Models:
     def names(self) -> tuple[str, ...]:
         return tuple(self._profiles.profiles)
 
-    def writer(self, name: str) -> Writer:
-        """A writer for one run.
-
-        Raises:
-            ProfileError: no such profile, or its key is not set.
-        """
+    def profile(self, name: str) -> Profile:
+        """Raises ProfileError where there is none of that name."""
         profile = self._profiles.profiles.get(name)
         if profile is None:
             known = ", ".join(self.names) or "none is configured"
             raise ProfileError(f"unknown model {name!r}; the operator's file has: {known}")
-        return Writer(name, profile, profile.secret(self._environment))
+        return profile
+
+    def writer(self, name: str) -> Writer:
+        """A writer for one run; the endpoint behind it is shared with all others.
+
+        Raises:
+            ProfileError: no such profile, or its key is not set.
+        """
+        profile = self.profile(name)
+        if name not in self._endpoints:
+            self._endpoints[name] = Endpoint(name, profile, profile.secret(self._environment))
+        return Writer(self._endpoints[name])
+
+    def poster(self, name: str) -> Poster:
+        """A writer for batch files, which needs no key. Raises ProfileError where there is no such profile."""
+        return Poster(name, self.profile(name))
+
+    def keeping(self, old: "Models") -> Self:
+        """These, with the endpoints of an earlier reading whose profiles have not changed."""
+        for name, endpoint in old._endpoints.items():
+            if self._profiles.profiles.get(name) == endpoint.profile:
+                self._endpoints[name] = endpoint
+        return self
 
 
 def load_models(environment: Mapping[str, str] = os.environ) -> Models:

@@ -1,14 +1,20 @@
 """One request to one endpoint: no redirects, bounded in bytes and in time, every way to fail named."""
 
+import json
+import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import httpx2
 import openai
 
-from gpu_runner.proposals.models.failures import Failure, Message, ModelFailure, Reply
+from gpu_runner.proposals.models.failures import Failure, ModelFailure, Reply
 from gpu_runner.proposals.models.profiles import Profile
+from gpu_runner.proposals.models.replies import read_completion, read_stream
+
+# A line for every request otherwise.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 class Client:
@@ -17,68 +23,74 @@ class Client:
     def __init__(self, profile: Profile, key: str | None) -> None:
         self._profile = profile
         self._key = key
-        transport = _BoundedTransport(profile.max_reply_bytes, profile.timeout_s)
+        transport = _BoundedTransport(
+            profile.max_reply_bytes, profile.timeout_s, profile.requests_at_once
+        )
+        timeout = httpx2.Timeout(profile.timeout_s, connect=profile.connect_timeout_s)
         self._openai = openai.OpenAI(
             api_key=key or "none",
             base_url=profile.base_url,
-            timeout=profile.timeout_s,
+            timeout=timeout,
             max_retries=profile.retries,
             http_client=httpx2.Client(
                 transport=transport,
+                timeout=timeout,
                 follow_redirects=False,
                 trust_env=False,
                 headers={"Accept-Encoding": "identity"},
             ),
         )
 
-    def complete(self, messages: Sequence[Message], temperature: float) -> Reply:
-        """Ask once (the SDK repeats what may be repeated).
+    def complete(self, body: Mapping[str, Any]) -> Reply:
+        """Ask once (the SDK repeats what may be repeated, later each time).
+
+        Args:
+            body: of the request, as `orders.body_for` makes it.
 
         Raises:
             ModelFailure: with one of the five kinds.
         """
-        chosen = self._profile.temperature
-        body: Any = list(messages)
+        max_tokens = int(body["max_tokens"])
         try:
-            answer = self._openai.chat.completions.create(
-                model=self._profile.model,
-                messages=body,
-                temperature=temperature if chosen is None else chosen,
-                max_tokens=self._profile.max_tokens,
-            )
+            if self._profile.stream:
+                return self._streamed(body, max_tokens)
+            answer = self._openai.chat.completions.with_raw_response.create(**body)
+            return read_completion(json.loads(answer.http_response.content), max_tokens, self._safe)
         except openai.APIStatusError as error:
             raise self._status_failure(error) from error
         except (openai.APIConnectionError, httpx2.HTTPError) as error:
             raise ModelFailure(Failure.UNREACHABLE, self._safe(_cause(error))) from error
-        except (openai.OpenAIError, ValueError) as error:
+        except (openai.OpenAIError, ValueError, RecursionError) as error:
             detail = f"the reply is no chat completion: {self._safe(_cause(error))}"
             raise ModelFailure(Failure.MALFORMED, detail) from error
-        return self._read(answer)
+
+    def _streamed(self, body: Mapping[str, Any], max_tokens: int) -> Reply:
+        options: Any = {"stream": True, "stream_options": {"include_usage": True}}
+        with self._openai.chat.completions.with_streaming_response.create(
+            **body, **options
+        ) as answer:
+            return read_stream(self._chunks(answer.iter_lines()), max_tokens, self._safe)
+
+    def _chunks(self, lines: Iterable[str]) -> Iterator[Any]:
+        """The events of a stream. Raises ModelFailure where it breaks off."""
+        try:
+            for line in lines:
+                content = line.removeprefix("data:").strip()
+                if content == "[DONE]":
+                    return
+                if line.startswith("data:"):
+                    chunk = json.loads(content)
+                    if isinstance(chunk, dict) and "error" in chunk:
+                        detail = f"the stream broke off: {self._safe(str(chunk['error']))}"
+                        raise ModelFailure(Failure.UNREACHABLE, detail)
+                    yield chunk
+        except (httpx2.HTTPError, openai.APIConnectionError) as error:
+            raise ModelFailure(Failure.UNREACHABLE, self._safe(_cause(error))) from error
+        except (ValueError, RecursionError) as error:
+            raise ModelFailure(Failure.MALFORMED, "an event of the stream is no JSON") from error
 
     def close(self) -> None:
         self._openai.close()
-
-    def _read(self, answer: Any) -> Reply:
-        """The SDK does not check what it parses: every field is looked at before it is believed."""
-        try:
-            choice = answer.choices[0]
-            text, refusal = choice.message.content, getattr(choice.message, "refusal", None)
-        except (AttributeError, IndexError, TypeError) as error:
-            detail = "the reply holds no choice with a message"
-            raise ModelFailure(Failure.MALFORMED, detail) from error
-        reply = Reply(
-            self._safe(text) if isinstance(text, str) else "",
-            _count(answer, "prompt_tokens"),
-            _count(answer, "completion_tokens"),
-        )
-        if choice.finish_reason == "length":
-            detail = f"the reply was cut off at {self._profile.max_tokens:,} tokens"
-            raise ModelFailure(Failure.TRUNCATED, detail, reply)
-        if choice.finish_reason == "content_filter" or isinstance(refusal, str):
-            raise ModelFailure(Failure.REFUSED, self._safe(refusal or "filtered"), reply)
-        if not reply.text.strip():
-            raise ModelFailure(Failure.EMPTY, "the reply has no text", reply)
-        return reply
 
     def _status_failure(self, error: openai.APIStatusError) -> ModelFailure:
         status = error.status_code
@@ -100,16 +112,11 @@ def _cause(error: BaseException) -> str:
     return f"{error}" if inner is None else f"{error} ({inner or type(inner).__name__})"
 
 
-def _count(answer: Any, name: str) -> int | None:
-    value = getattr(getattr(answer, "usage", None), name, None)
-    return value if isinstance(value, int) and 0 <= value < 10**9 else None
-
-
 class _BoundedTransport(httpx2.HTTPTransport):
     """Counts what arrives, error bodies included, and looks at the clock, since a timeout of reads starts anew with each."""
 
-    def __init__(self, limit_bytes: int, limit_s: float) -> None:
-        super().__init__()
+    def __init__(self, limit_bytes: int, limit_s: float, connections: int) -> None:
+        super().__init__(limits=httpx2.Limits(max_connections=connections))
         self._limit_bytes = limit_bytes
         self._limit_s = limit_s
 

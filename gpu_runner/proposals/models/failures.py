@@ -18,7 +18,7 @@ class Failure(StrEnum):
 
 
 class ModelFailure(RuntimeError):
-    """A request failed. `text` is what came nevertheless, for the record."""
+    """A request failed. `reply` is what came nevertheless, for the record."""
 
     def __init__(self, failure: Failure, detail: str, reply: "Reply | None" = None) -> None:
         super().__init__(f"{failure}: {detail}")

@@ -8,16 +8,30 @@ key = "FOUNDRY_MODEL_KEY_LOCAL"     # the environment variable that holds the ke
 
 import tomllib
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Self
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-PATH_VARIABLE = "FOUNDRY_MODELS"
+from gpu_runner.proposals.models.prices import Price
+
+PATH_VARIABLE: Final = "FOUNDRY_MODELS"
 
 
 class ProfileError(ValueError):
     """The operator's file, or a name that it should hold, is wrong; the message says where and what to do."""
+
+
+class Role(StrEnum):
+    """What a model is asked for."""
+
+    INITIALISER = "initialiser"
+    OPTIMISER = "optimiser"
+    REPAIRER = "repairer"
+    PLANNER = "planner"
+    SUMMARISER = "summariser"
+    RERANKER = "reranker"
 
 
 class Profile(BaseModel):
@@ -28,15 +42,47 @@ class Profile(BaseModel):
     base_url: str = Field(pattern=r"^https?://[^\s@]+$")
     model: str = Field(min_length=1, max_length=200)
     key: str | None = Field(default=None, pattern=r"^FOUNDRY_MODEL_KEY_[A-Z0-9_]+$")
-    max_tokens: int = Field(default=16_384, ge=256)
+    roles: frozenset[Role] = Field(default=frozenset(Role), min_length=1)
+    initialiser_form: Literal["order", "reference"] = Field(
+        default="order",
+        description="reference: the bare reference with one sentence, as models trained to translate expect it",
+    )
+    context_tokens: int | None = Field(
+        default=None, ge=1024, description="prompt and answer together; None: not limited by us"
+    )
+    max_tokens: int = Field(default=16_384, ge=256, description="of one answer")
     temperature: float | None = Field(
         default=None, ge=0, le=2, description="replaces the islands' own; some models take one only"
     )
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    stream: bool = Field(default=False, description="have the answer sent while it is written")
     timeout_s: float = Field(default=180, gt=0, le=1800, description="for one whole reply")
+    connect_timeout_s: float = Field(default=10, gt=0, le=120)
     max_reply_bytes: int = Field(default=1 << 20, ge=1024, le=64 << 20)
-    retries: int = Field(default=2, ge=0, le=5)
+    retries: int = Field(default=2, ge=0, le=5, description="of one request, with back-off")
+    outage_s: float = Field(
+        default=7200, ge=0, description="how long runs wait for an endpoint that does not answer"
+    )
+    requests_at_once: int = Field(default=64, ge=1, le=1000)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=256)
     usd_per_million_in: float = Field(default=0, ge=0)
     usd_per_million_out: float = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.context_tokens is not None and self.max_tokens >= self.context_tokens:
+            raise ValueError("max_tokens leaves no room for a prompt in context_tokens")
+        return self
+
+    @property
+    def price(self) -> Price:
+        return Price(self.usd_per_million_in, self.usd_per_million_out)
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """How long a prompt may be."""
+        return None if self.context_tokens is None else self.context_tokens - self.max_tokens
 
     def secret(self, environment: Mapping[str, str]) -> str | None:
         """The key itself; None where the profile needs none.

@@ -1,7 +1,8 @@
 """Prompts from versioned text files: what a model is told about the task, the parents, and what is known about them."""
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 from typing import Final
@@ -12,10 +13,13 @@ from gpu_runner.core.findings import Finding
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport, TensorSpec
 from gpu_runner.core.verdicts import Precision, Track
+from gpu_runner.proposals.models.failures import Message
+from gpu_runner.proposals.models.prices import estimated_tokens
 
 VERSION: Final = "v1"
 MAX_FINDINGS: Final = 3
 MAX_ENTRY_CODE: Final = 6_000
+"""Characters; longer code of an entry is left out, since half of it teaches nothing."""
 
 _FOLDER = Path(__file__).parent / "prompts" / VERSION
 
@@ -59,7 +63,54 @@ class Order:
     show_findings: bool = True
 
 
-def messages_for(order: Order) -> list[dict[str, str]]:
+class TooLong(ValueError):
+    """The task and the parents alone are longer than the model's context."""
+
+
+def messages_for(
+    order: Order, *, form: str = "order", max_tokens: int | None = None
+) -> list[Message]:
+    """What the model is sent.
+
+    Args:
+        form: `order`, or `reference`: the bare reference with one sentence, for models trained to translate.
+        max_tokens: room for the prompt. What is over goes as a whole, the least important first; no code is ever cut.
+
+    Raises:
+        TooLong: without everything that may go it is still too long.
+    """
+    while True:
+        messages = _reference_only(order) if form == "reference" else _whole(order)
+        tokens = estimated_tokens(messages)
+        if max_tokens is None or tokens <= max_tokens:
+            return messages
+        shorter = _shorter(order)
+        if form == "reference" or shorter is None:
+            raise TooLong(
+                f"the prompt needs {tokens:,} tokens, its context has room for {max_tokens:,}"
+            )
+        order = shorter
+
+
+def _shorter(order: Order) -> Order | None:
+    """The same with one thing less to read; None where nothing may go."""
+    for name in ("examples", "entries", "failed", "hints"):
+        if left := getattr(order, name):
+            # Of failed moves the latest stand last, of all others the most important first.
+            return replace(order, **{name: left[1:] if name == "failed" else left[:-1]})
+    return None
+
+
+def _reference_only(order: Order) -> list[Message]:
+    text = _template("reference").substitute(
+        reference=order.task.source.rstrip(),
+        rules=_TRACKS[order.task.track],
+        precision=_precision(order),
+    )
+    return [{"role": "user", "content": text}]
+
+
+def _whole(order: Order) -> list[Message]:
     system = _template("system").substitute(
         track=_TRACKS[order.task.track], precision=_precision(order)
     )
@@ -80,15 +131,16 @@ def messages_for(order: Order) -> list[dict[str, str]]:
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
-def repair_message(reason: str) -> dict[str, str]:
+def repair_message(reason: str) -> Message:
     return {"role": "user", "content": _template("repair_answer").substitute(reason=reason)}
 
 
-def as_text(messages: Sequence[dict[str, str]]) -> str:
+def as_text(messages: Sequence[Message]) -> str:
     """A prompt as one text, for the record."""
     return "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages)
 
 
+@functools.cache
 def _template(name: str) -> Template:
     return Template((_FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
 
@@ -146,7 +198,8 @@ def _short(value: object) -> str:
 
 def _entry(entry: Entry) -> str:
     content = entry.content
-    code = f"\nAfter:\n```python\n{content.after[:MAX_ENTRY_CODE]}\n```" if content.after else ""
+    is_shown = 0 < len(content.after) <= MAX_ENTRY_CODE
+    code = f"\nAfter:\n```python\n{content.after}\n```" if is_shown else ""
     conditions = f" Only if: {content.preconditions}" if content.preconditions else ""
     danger = f" Otherwise: {content.if_violated}" if content.if_violated else ""
     return f"[{entry.id}] {content.title}: {content.action}{conditions}{danger}{code}"

@@ -1,139 +1,264 @@
 """Asks a model for a kernel and reads the answer; an answer in the wrong form gets one chance to be mended."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from gpu_runner.core.ledger import ModelCall
-from gpu_runner.proposals.models.failures import Failure, ModelFailure, Reply
+from gpu_runner.proposals.models.endpoints import Endpoint, PutOff, body_for
+from gpu_runner.proposals.models.failures import Failure, Message, ModelFailure, Reply
 from gpu_runner.proposals.models.parsing import Answer, Unusable, parse_answer
-from gpu_runner.proposals.models.profiles import Profile
-from gpu_runner.proposals.models.prompts import Order, as_text, messages_for, repair_message
+from gpu_runner.proposals.models.prices import Allowance, Funds, Price, estimated_tokens
+from gpu_runner.proposals.models.profiles import Profile, Role
+from gpu_runner.proposals.models.prompts import (
+    Order,
+    TooLong,
+    as_text,
+    messages_for,
+    repair_message,
+)
 from gpu_runner.proposals.types import Draft
 
-MAX_FAILURES = 3
-"""Requests in a row that got no reply at all before a run goes on without its model."""
+MAX_REFUSALS: Final = 3
+"""Requests in a row that were refused before a run goes on without its model."""
+
+OnCall = Callable[[ModelCall], None]
+
+
+@dataclass(frozen=True)
+class Post:
+    """A request that is not sent but written to a batch file."""
+
+    body: Mapping[str, Any]
+    role: str
+    island: int
+    is_mending: bool = False
 
 
 @dataclass(frozen=True)
 class Written:
-    """A draft, or what kept the model from writing one; every request made is in `calls`."""
+    """A draft, or what kept the model from writing one.
+
+    Attributes:
+        calls: requests made and not yet told of by `on_call`.
+        allowances: set aside for them.
+        is_put_off: nothing was asked; another time it can be.
+        post: what is to be asked through a batch file.
+    """
 
     draft: Draft | None
-    calls: tuple[ModelCall, ...]
+    calls: tuple[ModelCall, ...] = ()
     trouble: str = ""
+    allowances: tuple[Allowance, ...] = ()
+    is_put_off: bool = False
+    post: Post | None = None
 
 
 class Writer:
-    """One profile at work for one run; may be used from several threads."""
+    """One endpoint at work for one run; may be used from several threads."""
 
-    def __init__(
-        self,
-        name: str,
-        profile: Profile,
-        key: str | None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.name = name
-        self._profile = profile
-        # The SDK takes a second to import, and most runs have no model.
-        from gpu_runner.proposals.models.client import Client
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._refusals = 0
+        endpoint.connect()
 
-        self._client = Client(profile, key)
-        self._clock = clock
-        self._failures = 0
+    @property
+    def name(self) -> str:
+        return self._endpoint.name
 
     @property
     def is_usable(self) -> bool:
-        return self._failures < MAX_FAILURES
+        """Whether a request makes sense just now."""
+        return not (self.trouble or self._endpoint.outage.is_on)
 
-    def close(self) -> None:
-        self._client.close()
+    @property
+    def is_away(self) -> bool:
+        """Whether the endpoint does not answer just now but may come back."""
+        return not self.trouble and self._endpoint.outage.is_on
 
-    def write(self, order: Order) -> Written:
-        """At most two requests: the order, and one message that says why the answer cannot be used."""
-        messages = messages_for(order)
+    @property
+    def trouble(self) -> str:
+        """Why the run goes on without this model for good; empty while it does not."""
+        if self._refusals >= MAX_REFUSALS:
+            return f"model {self.name} refused {MAX_REFUSALS} requests in a row"
+        if self._endpoint.outage.is_over_long:
+            waited_s = self._endpoint.profile.outage_s
+            return f"model {self.name} did not answer for {waited_s:,.0f} s"
+        return ""
+
+    def plays(self, role: Role) -> bool:
+        return role in self._endpoint.profile.roles
+
+    def write(self, order: Order, funds: Funds, on_call: OnCall) -> Written:
+        """At most two requests: the order, and one message that says why the answer cannot be used.
+
+        `on_call` is told of the first while the second is still being answered, so that nothing paid for is forgotten.
+        """
+        try:
+            messages = prompt_for(self._endpoint.profile, order)
+        except TooLong as problem:
+            return Written(None, trouble=f"model {self.name}: {problem}")
         parent = order.parents[0].source if order.parents else None
-        first = self._ask(order, messages, parent)
-        if first.reply is None or first.answer is not None:
-            return self._written([first])
-        mending = [
-            *messages,
-            {"role": "assistant", "content": first.reply.text},
-            repair_message(first.trouble),
-        ]
-        return self._written([first, self._ask(order, mending, parent)])
+        first = self._ask(order, messages, parent, funds)
+        if first.reply is None or first.answer is not None or first.call is None:
+            return self._written(first)
+        mending = mending_messages(messages, first.reply.text, first.trouble)
+        if not _fits(self._endpoint.profile, mending):
+            return self._written(first)
+        on_call(first.call)
+        second = self._ask(order, mending, parent, funds)
+        if second.call is None:
+            return Written(None, (), self._told(first), first.allowances)
+        return self._written(second, first.allowances)
 
     def _ask(
-        self, order: Order, messages: Sequence[Mapping[str, str]], parent: str | None
+        self,
+        order: Order,
+        messages: Sequence[Message],
+        parent: str | None,
+        funds: Funds,
     ) -> "_Asked":
-        started = self._clock()
-        reply: Reply | None = None
-        answer: Answer | None = None
-        outcome, trouble = "ok", ""
+        profile = self._endpoint.profile
+        tokens = estimated_tokens(messages)
+        allowance = funds.allow(tokens, profile.max_tokens, profile.price)
+        if allowance is None:
+            return _Asked(trouble="the budget leaves too little for a request")
+        body = body_for(profile, messages, order.temperature, allowance.max_tokens)
+        kept = (allowance,)
+        started = self._endpoint.clock()
         try:
-            reply = self._client.complete(messages, order.temperature)
-            self._failures = 0
-            answer = parse_answer(reply.text, parent)
+            reply = self._endpoint.ask(body, allowance.tokens)
+        except PutOff as reason:
+            return _Asked(trouble=str(reason), allowances=kept)
         except ModelFailure as failure:
+            is_refusal = failure.failure is Failure.REFUSED
+            self._refusals = self._refusals + 1 if is_refusal else 0
             outcome, trouble = failure.failure.value, failure.detail
-            is_silent = failure.failure in (Failure.UNREACHABLE, Failure.REFUSED)
-            self._failures = self._failures + 1 if is_silent else 0
-            call = self._call(order, messages, failure.reply, outcome, trouble, started)
-            return _Asked(None, None, trouble, outcome, call)
+            seconds = self._endpoint.clock() - started
+            call = self._call(order, messages, failure.reply, outcome, trouble, seconds)
+            return _Asked(trouble=trouble, outcome=outcome, call=call, allowances=kept)
+        self._refusals = 0
+        seconds = self._endpoint.clock() - started
+        try:
+            answer = parse_answer(reply.text, parent)
         except Unusable as problem:
             outcome, trouble = Failure.MALFORMED.value, str(problem)
-        call = self._call(order, messages, reply, outcome, trouble, started)
-        return _Asked(reply, answer, trouble, outcome, call)
+            call = self._call(order, messages, reply, outcome, trouble, seconds)
+            return _Asked(reply, None, trouble, outcome, call, kept)
+        call = self._call(order, messages, reply, "ok", "", seconds)
+        return _Asked(reply, answer, "", "ok", call, kept)
 
     def _call(
         self,
         order: Order,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Message],
         reply: Reply | None,
         outcome: str,
         trouble: str,
-        started: float,
+        seconds: float,
     ) -> ModelCall:
-        tokens_in = reply.tokens_in if reply else None
-        tokens_out = reply.tokens_out if reply else None
-        return ModelCall(
-            model=self.name,
+        return call_of(
+            self.name,
+            self._endpoint.profile.price,
             role=order.role,
             island=order.island,
-            prompt=as_text([dict(message) for message in messages]),
-            reply=reply.text if reply else f"[{trouble}]",
+            messages=messages,
+            reply=reply,
             outcome=outcome,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            money_usd=self._price(tokens_in, tokens_out),
-            seconds=max(0.0, self._clock() - started),
+            trouble=trouble,
+            seconds=seconds,
         )
 
-    def _price(self, tokens_in: int | None, tokens_out: int | None) -> float | None:
-        if tokens_in is None or tokens_out is None:
-            return None
-        profile = self._profile
-        paid = tokens_in * profile.usd_per_million_in + tokens_out * profile.usd_per_million_out
-        return paid / 1e6
-
-    def _written(self, asked: Sequence["_Asked"]) -> Written:
-        last = asked[-1]
-        calls = tuple(one.call for one in asked)
+    def _written(self, last: "_Asked", held: tuple[Allowance, ...] = ()) -> Written:
+        allowances = (*held, *last.allowances)
+        if last.call is None:
+            return Written(None, (), "", allowances, is_put_off=True)
         if last.answer is None:
-            return Written(None, calls, f"model {self.name}, {last.outcome}: {last.trouble}")
-        move = last.answer.move or "a change that the model did not describe"
-        return Written(
-            Draft(source=last.answer.source, origin=f"model:{self.name}", move=move), calls
-        )
+            return Written(None, (last.call,), self._told(last), allowances)
+        return Written(draft_of(self.name, last.answer), (last.call,), "", allowances)
+
+    def _told(self, asked: "_Asked") -> str:
+        return f"model {self.name}, {asked.outcome}: {asked.trouble}"
+
+
+class Poster(Writer):
+    """Writes requests for a batch file instead of sending them; whoever answers needs no connection from here."""
+
+    def __init__(self, name: str, profile: Profile) -> None:
+        self._endpoint = Endpoint(name, profile, None)
+        self._refusals = 0
+
+    def write(self, order: Order, funds: Funds, on_call: OnCall) -> Written:
+        profile = self._endpoint.profile
+        try:
+            messages = prompt_for(profile, order)
+        except TooLong as problem:
+            return Written(None, trouble=f"model {self.name}: {problem}")
+        allowance = funds.allow(estimated_tokens(messages), profile.max_tokens, profile.price)
+        if allowance is None:
+            return Written(None, is_put_off=True)
+        body = body_for(profile, messages, order.temperature, allowance.max_tokens)
+        post = Post(body, order.role, order.island)
+        return Written(None, post=post, allowances=(allowance,))
+
+
+def prompt_for(profile: Profile, order: Order) -> list[Message]:
+    """The messages of an order, within the profile's context. Raises TooLong where the task alone does not fit."""
+    form = profile.initialiser_form if order.role == "seed" else "order"
+    return messages_for(order, form=form, max_tokens=profile.prompt_tokens)
+
+
+def mending_messages(messages: Sequence[Message], reply: str, reason: str) -> list[Message]:
+    """The conversation so far, and why its last answer cannot be used."""
+    return [*messages, {"role": "assistant", "content": reply}, repair_message(reason)]
+
+
+def draft_of(name: str, answer: Answer) -> Draft:
+    move = answer.move or "a change that the model did not describe"
+    return Draft(source=answer.source, origin=f"model:{name}", move=move)
+
+
+def call_of(
+    name: str,
+    price: Price,
+    *,
+    role: str,
+    island: int,
+    messages: Sequence[Message],
+    reply: Reply | None,
+    outcome: str,
+    trouble: str,
+    seconds: float,
+) -> ModelCall:
+    tokens_in = reply.tokens_in if reply else None
+    tokens_out = reply.tokens_out if reply else None
+    is_counted = tokens_in is not None and tokens_out is not None
+    return ModelCall(
+        model=name,
+        role=role,
+        island=island,
+        prompt=as_text(messages),
+        reply=reply.text if reply else f"[{trouble}]",
+        outcome=outcome,
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        money_usd=price.of(tokens_in or 0, tokens_out or 0) if is_counted else None,
+        seconds=max(0.0, seconds),
+    )
+
+
+def _fits(profile: Profile, messages: Sequence[Message]) -> bool:
+    limit = profile.prompt_tokens
+    return limit is None or estimated_tokens(messages) <= limit
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One request; `reply` is None where no complete reply came."""
+    """One request; `reply` is None where no complete reply came, `call` where none was made."""
 
-    reply: Reply | None
-    answer: Answer | None
-    trouble: str
-    outcome: str
-    call: ModelCall
+    reply: Reply | None = None
+    answer: Answer | None = None
+    trouble: str = ""
+    outcome: str = ""
+    call: ModelCall | None = None
+    allowances: tuple[Allowance, ...] = field(default=())

@@ -1,0 +1,641 @@
+"""The course of one run: ask the search what to try, draft it, evaluate it, tell the search, remember everything.
+
+The driver's thread owns all of it, the ledger included; drafting and evaluating happen in worker threads that report by
+messages. Whatever is needed to go on after a kill is in the ledger before the next step begins: candidates, and the notes
+`answer` (the order of the search's answers) and `failure` (ours, counted per candidate).
+"""
+
+import dataclasses
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from gpu_runner import diagnosis, experience
+from gpu_runner.core.candidate import Candidate, Proposal
+from gpu_runner.core.evaluation import Evaluation
+from gpu_runner.core.ledger import Ledger, ModelCall
+from gpu_runner.core.task_report import TaskReport
+from gpu_runner.core.verdicts import Fidelity, RunState, Stage
+from gpu_runner.core.verdicts import State as Life
+from gpu_runner.drafting import Context, Drafted, Drafter, preferred, unique_drafts
+from gpu_runner.evaluation.errors import InvalidTask, RunnerError
+from gpu_runner.evolution import engine, migration, replay, results, seeding, stopping
+from gpu_runner.evolution.fitness import is_correct, rank_key, worth
+from gpu_runner.evolution.results import RunResult
+from gpu_runner.evolution.types import Key, Operator, Request, State
+from gpu_runner.proposals.models import Models, ProfileError, Writer
+from gpu_runner.proposals.types import Draft
+from gpu_runner.purse import Purse, tokens_of
+from gpu_runner.sources import Pool, Sources
+
+MAX_FAILURES: Final = 3
+"""Failures of ours on one candidate before it is abandoned."""
+MAX_INTERRUPTIONS: Final = 10
+"""Times that the runner may die while it evaluates one candidate before that looks like the candidate's doing."""
+MAX_SEEDINGS: Final = 3
+"""How often a model is asked for first candidates where none of its answers could be used."""
+MAX_PUBLISHED: Final = 3
+"""How many of the best are timed once more until one holds."""
+
+NOTHING_LEFT: Final = "nothing left to try: no source has a new proposal for any kept candidate"
+BY_PERSON: Final = "stopped by a person"
+NO_FIRST: Final = "no source has a first candidate for this task; configure a model, or give your own kernel as a baseline"
+
+
+@dataclass(frozen=True)
+class Inspected:
+    report: TaskReport
+
+
+@dataclass(frozen=True)
+class Offered:
+    """First candidates by kind of origin, and what went wrong on the way."""
+
+    offers: Mapping[str, Sequence[Draft]]
+    troubles: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Staged:
+    candidate_id: int
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """`evaluation` is None where we failed; `trouble` says how. `is_again`: of the best, before it is published."""
+
+    candidate: Candidate
+    evaluation: Evaluation | None
+    trouble: str = ""
+    is_again: bool = False
+
+
+Message = Inspected | Offered | Drafted | ModelCall | Staged | Evaluated
+Job = Callable[[], Message]
+
+
+class Desk(Protocol):
+    """What a course has others do."""
+
+    def think(self, job: Job) -> None:
+        """Run it in a thread of its own; what it returns or raises comes to `take`."""
+
+    def tell(self, message: Message) -> None:
+        """Something for `take`; from any thread."""
+
+
+class Course:
+    """The shell around one search's state.
+
+    Args:
+        models: the operator's profiles; needed where the run names one.
+        library: the approved entries that the run's owner may see; None where there are none.
+
+    Attributes:
+        result: what came of it, once it is over or rests; the state is PAUSED when it is to be gone on with later.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pool: Pool,
+        desk: Desk,
+        *,
+        models: Models,
+        library: experience.Shelf | None,
+        sources: Sources,
+        clock: Callable[[], float],
+    ) -> None:
+        self.result: RunResult | None = None
+        self._ledger = ledger
+        self._pool = pool
+        self._desk = desk
+        self._models = models
+        self._sources = sources
+        self._spec = ledger.spec
+        self._shelf = library if self._spec.use_library else None
+        self._purse = Purse(ledger, clock)
+        self._writer: Writer | None = None
+        self._drafter: Drafter | None = None
+        self._seedings = 0
+        self._report = TaskReport(inputs=(), outputs=(), probe=None)
+        self._state = engine.begin(self._spec.islands)
+        self._candidates: dict[int, Candidate] = {}
+        self._waiting: deque[Candidate] = deque()
+        self._offers: dict[Key, list[Draft]] = {}
+        self._drafting = 0
+        self._evaluating: set[int] = set()
+        self._stages: dict[int, Stage] = {}
+        self._failures: Counter[int] = Counter()
+        # What needs a slot besides candidates: the look at the task, and the best once more at the end.
+        self._errands: deque[Job] = deque()
+        self._contenders: deque[Candidate] = deque()
+        self._ending: tuple[RunState, str] | None = None
+
+    # What the driver calls.
+
+    def start(self) -> None:
+        """Ask for a slot to look at the task; a run whose model is not configured has failed."""
+        try:
+            self._writer = self._models.writer(self._spec.model) if self._spec.model else None
+        except ProfileError as error:
+            self._ledger.set_state(RunState.FAILED, str(error))
+            self.result = self._summary(RunState.FAILED, str(error), None)
+        else:
+            self._errands.append(self._inspect)
+
+    @property
+    def is_hungry(self) -> bool:
+        """Whether it has something for a slot."""
+        if self._errands:
+            return True
+        return bool(self._waiting) and self._is_going and self._may_evaluate()
+
+    def slot_job(self) -> Job:
+        """What a slot is to do next; the course must be hungry."""
+        if self._errands:
+            return self._errands.popleft()
+        return self._started(self._waiting.popleft())
+
+    def take(self, message: Message) -> None:
+        match message:
+            case Staged():
+                self._stages[message.candidate_id] = message.stage
+            case Evaluated(is_again=True):
+                self._take_published(message)
+            case Evaluated():
+                self._evaluating.discard(message.candidate.id)
+                self._stages.pop(message.candidate.id, None)
+                self._take_evaluation(message)
+            case Drafted():
+                self._drafting -= 1
+                self._take_drafts(message)
+            case ModelCall():
+                self._record_call(message, None)
+            case Offered():
+                self._drafting -= 1
+                self._deal(message)
+            case Inspected():
+                self._begin(message.report)
+
+    def fail(self, error: BaseException) -> None:
+        """A job raised; what is not the task's fault goes on to the caller."""
+        if isinstance(error, InvalidTask):
+            self._ledger.set_state(RunState.FAILED, str(error))
+        raise error
+
+    def write_stages(self) -> None:
+        """The gates that candidates have reached since the last time."""
+        for candidate_id, stage in self._stages.items():
+            self._ledger.stage(candidate_id, stage)
+        self._stages.clear()
+
+    def advance(self) -> None:
+        """Start what can be started now; ends the run where nothing can."""
+        if self._drafter is None or self._ending is not None:
+            return
+        wanted = self._ledger.wanted()
+        self._take_injected()
+        if wanted is RunState.RUNNING:
+            self._fill()
+        if self._in_flight or (wanted is RunState.RUNNING and self._is_patient):
+            return
+        self._end(*self._rest(wanted))
+
+    # Beginning.
+
+    def _inspect(self) -> Inspected:
+        """In a worker thread."""
+        return Inspected(self._pool.inspect(self._spec.task))
+
+    def _begin(self, report: TaskReport) -> None:
+        self._report = report
+        self._ledger.report(report)
+        self._drafter = Drafter(
+            self._pool, self._spec, report, self._sources, self._writer, self._shelf, self._purse
+        )
+        self._resume()
+        self._ledger.set_state(RunState.RUNNING)
+        self._describe_islands()
+        if self._ledger.wanted() is not RunState.RUNNING:
+            return
+        if not any(answer["event"] == "seeded" for answer in self._ledger.notes("answer")):
+            self._drafting += 1
+            self._desk.think(self._first_drafts)
+        elif not (self._candidates or self._drafter.has_model):
+            self._log(NO_FIRST)
+
+    def _first_drafts(self) -> Offered:
+        """In a worker thread."""
+        assert self._drafter is not None
+        troubles: list[str] = []
+        return Offered(self._drafter.first_drafts(troubles.append), tuple(troubles))
+
+    def _deal(self, offered: Offered) -> None:
+        """Fill the islands once in the life of a run; what a killed runner had already added is not added again."""
+        for trouble in offered.troubles:
+            self._log(trouble)
+        limit = seeding.seed_limit(self._purse.budget.evaluations, self._spec.islands)
+        offers = unique_drafts(offered.offers, self._state.seen)
+        dealt = seeding.deal(offers, self._state.islands, limit - len(self._candidates))
+        with self._ledger.together():
+            added = [
+                self._put(
+                    Proposal(
+                        source=draft.source,
+                        island=island,
+                        origin=draft.origin,
+                        move=draft.move,
+                        predicted_gain=draft.predicted_gain,
+                    )
+                )
+                for island, draft in dealt
+            ]
+            self._ledger.note("answer", replay.seeded_answer(added))
+        self._state = engine.enqueued(self._state, added, Operator.SEED)
+        self._waiting.extend(added)
+        assert self._drafter is not None
+        if not (self._candidates or self._drafter.has_model):
+            self._log(NO_FIRST)
+
+    def _seed_by_model(self) -> None:
+        """Nothing else has a first candidate: let the model write one for each island from the reference alone."""
+        self._seedings += 1
+        for island in self._state.islands:
+            if self._stop_reason() is None:
+                self._draft(Request(self._state.asked, island.index, Operator.SEED, ()))
+
+    # Drafting.
+
+    @property
+    def _in_flight(self) -> int:
+        return self._drafting + len(self._evaluating)
+
+    @property
+    def _is_going(self) -> bool:
+        return self._ending is None and self._ledger.wanted() is RunState.RUNNING
+
+    @property
+    def _is_patient(self) -> bool:
+        """Whether something may come by itself: a slot for what waits, or a model that does not answer just now."""
+        assert self._drafter is not None
+        if self._waiting and self._may_evaluate():
+            return True
+        return self._drafter.is_model_away and self._stop_reason() is None
+
+    def _fill(self) -> None:
+        """Ask the search for drafts, as many as there is room for."""
+        assert self._drafter is not None
+        if not (self._candidates or self._drafting) and self._drafter.has_model:
+            if self._seedings < MAX_SEEDINGS:
+                self._seed_by_model()
+            return
+        while self._has_room() and self._stop_reason() is None:
+            rng = engine.generator(self._spec.seed, self._state.asked)
+            request = engine.ask(self._state, rng, self._drafter.operators)
+            if request is None:
+                return
+            self._draft(request)
+
+    def _has_room(self) -> bool:
+        """With a model, which may take a minute, a draft per island ahead; without, an answer decides the next question."""
+        assert self._drafter is not None
+        if self._drafter.has_model:
+            return self._drafting + len(self._waiting) < self._spec.islands
+        return not self._waiting and self._in_flight < self._pool.slots
+
+    def _draft(self, request: Request) -> None:
+        assert self._drafter is not None
+        offered = self._offers.get(request.key)
+        if offered:
+            self._take_drafts(Drafted(request, tuple(offered)))
+            return
+        self._drafting += 1
+        # A request that is being drafted keeps its number: the next one is another.
+        self._state = dataclasses.replace(self._state, asked=request.number + 1)
+        context = self._context(request.island)
+        drafter, tell = self._drafter, self._desk.tell
+        self._desk.think(lambda: drafter.make(request, context, tell))
+
+    def _context(self, island: int) -> Context:
+        return Context(tuple(self._candidates.values()), tuple(self._ledger.hints(island)))
+
+    def _take_drafts(self, drafted: Drafted) -> None:
+        request = drafted.request
+        fresh = unique_drafts({"": drafted.drafts}, self._state.seen)[""]
+        words = self._state.islands[request.island].strategy.words
+        chosen = preferred(fresh, words)
+        left = [draft for draft in fresh if draft is not chosen]
+        self._offers[request.key] = left
+        # A model or a tuner may have something else next time; a rewrite has what it has.
+        has_ended = not left and request.operator is Operator.REWRITE
+        is_dry = (chosen is None or has_ended) and not drafted.is_put_off
+        with self._ledger.together():
+            added = [self._add(chosen, drafted)] if chosen else []
+            for call in drafted.calls:
+                self._record_call(call, added[0] if added else None)
+            if drafted.trouble:
+                self._log(drafted.trouble)
+            self._ledger.note("answer", replay.asked_answer(request, added, is_dry=is_dry))
+            self._purse.spend(iterations=1)
+        for allowance in drafted.allowances:
+            self._purse.settle(allowance)
+        self._state = engine.drafted(self._state, request, added, is_dry=is_dry)
+        self._waiting.extend(added)
+
+    def _add(self, draft: Draft, drafted: Drafted) -> Candidate:
+        request = drafted.request
+        return self._put(
+            Proposal(
+                source=draft.source,
+                island=request.island,
+                parents=tuple(parent.id for parent in request.parents),
+                generation=max((p.generation + 1 for p in request.parents), default=0),
+                origin=draft.origin,
+                move=draft.move,
+                predicted_gain=draft.predicted_gain,
+                entries=drafted.entries,
+                arm=drafted.arm,
+            )
+        )
+
+    def _put(self, proposal: Proposal) -> Candidate:
+        candidate = self._ledger.add(proposal)
+        self._candidates[candidate.id] = candidate
+        return candidate
+
+    def _record_call(self, call: ModelCall, candidate: Candidate | None) -> None:
+        about = {"candidate_id": candidate.id} if candidate else {}
+        with self._ledger.together():
+            self._ledger.model_call(call.model_copy(update=about))
+            self._purse.spend(tokens=tokens_of(call), money_usd=call.money_usd or 0.0)
+
+    # Evaluating.
+
+    def _started(self, candidate: Candidate) -> Job:
+        self._evaluating.add(candidate.id)
+        self._ledger.stage(candidate.id, Stage.STATIC)
+        return lambda: self._evaluate(candidate)
+
+    def _evaluate(self, candidate: Candidate, *, is_again: bool = False) -> Evaluated:
+        """In a worker thread."""
+
+        def reached(stage: Stage) -> None:
+            self._desk.tell(Staged(candidate.id, stage))
+
+        try:
+            evaluation = self._pool.evaluate(
+                self._spec.task, candidate.source, on_stage=None if is_again else reached
+            )
+        except RunnerError as error:
+            return Evaluated(candidate, None, f"{type(error).__name__}: {error}", is_again)
+        if self._spec.use_diagnosis:
+            evaluation = diagnosis.diagnose(evaluation, candidate.source)
+        return Evaluated(candidate, evaluation, is_again=is_again)
+
+    def _take_evaluation(self, answer: Evaluated) -> None:
+        if answer.evaluation is None:
+            self._take_failure(answer.candidate, answer.trouble)
+            return
+        update = {"state": answer.evaluation.state, "evaluation": answer.evaluation}
+        candidate = answer.candidate.model_copy(update=update)
+        with self._ledger.together():
+            self._ledger.finish(candidate.id, answer.evaluation)
+            self._purse.spend(evaluations=1, gpu_s=_gpu_seconds(answer.evaluation))
+            self._tell(candidate)
+            self._note_budget()
+
+    def _take_failure(self, candidate: Candidate, reason: str) -> None:
+        """Ours, so the candidate is queued again, or abandoned when that did not help."""
+        self._ledger.note("failure", {"candidate_id": candidate.id, "reason": reason[:2000]})
+        self._failures[candidate.id] += 1
+        if self._failures[candidate.id] >= MAX_FAILURES:
+            self._abandon(candidate, reason)
+        else:
+            self._ledger.requeue(candidate.id, reason)
+            self._waiting.append(candidate)
+
+    def _abandon(self, candidate: Candidate, reason: str) -> None:
+        self._ledger.abandon(candidate.id, reason)
+        self._tell(candidate.model_copy(update={"state": Life.ABANDONED}))
+
+    def _tell(self, candidate: Candidate) -> None:
+        before = self._state
+        self._candidates[candidate.id] = candidate
+        self._state = engine.told(before, candidate)
+        self._ledger.note("answer", replay.told_answer(candidate))
+        if self._state.best is not before.best and self._state.best is not None:
+            self._note_best(self._state.best)
+        if self._state.migrations > before.migrations:
+            self._note_migration(before, candidate)
+        self._nominate(candidate)
+
+    def _nominate(self, child: Candidate) -> None:
+        parents = [self._candidates[number] for number in child.parents]
+        if not parents:
+            return
+        parent = max(parents, key=worth)
+        entry = experience.distil(parent, child, self._spec.task, self._report)
+        if entry is not None:
+            self._ledger.note("nomination", entry.model_dump(mode="json"))
+
+    # Budget.
+
+    def _stop_reason(self) -> str | None:
+        spent = dict(self._purse.spent)
+        # What is being drafted is not pending yet, but will be.
+        for name in ("evaluations", "iterations"):
+            spent[name] = spent.get(name, 0) + self._drafting
+        spent["gpu_s"] = self._gpu_seconds_soon(spent)
+        return self._purse.shortage or stopping.stop_reason(self._state, self._purse.budget, spent)
+
+    def _may_evaluate(self) -> bool:
+        """Whether a candidate that waits fits the budget; itself and what waits with it are not counted against it."""
+        running = {k: v for k, v in self._state.pending.items() if k in self._evaluating}
+        state = dataclasses.replace(self._state, pending=running)
+        spent = dict(self._purse.spent)
+        spent["gpu_s"] = self._gpu_seconds_soon(spent)
+        # Its draft is paid for, and a limit on drafts is none on evaluations.
+        paid = {"iterations": None, "tokens": None, "money_usd": None}
+        budget = self._purse.budget.model_copy(update=paid)
+        return stopping.stop_reason(state, budget, spent) is None
+
+    def _gpu_seconds_soon(self, spent: Mapping[str, float]) -> float:
+        """What is spent once those that run have cost what the others did on average."""
+        used, done = spent.get("gpu_s", 0.0), spent.get("evaluations", 0.0)
+        return used + (used / done * len(self._evaluating) if done else 0.0)
+
+    # Contributions by people.
+
+    def _take_injected(self) -> None:
+        for proposal in self._ledger.injected():
+            island = min(proposal.island, self._spec.islands - 1)
+            candidate = self._put(proposal.model_copy(update={"island": island}))
+            self._join(candidate, Operator.PERSON)
+            self._waiting.appendleft(candidate)
+
+    def _join(self, candidate: Candidate, operator: Operator) -> None:
+        self._ledger.note("answer", replay.joined_answer(candidate, operator))
+        self._state = engine.enqueued(self._state, [candidate], operator)
+
+    # Resuming.
+
+    def _resume(self) -> None:
+        """Fold the ledger's answers into the state and queue what was not finished."""
+        self._candidates = {candidate.id: candidate for candidate in self._ledger.candidates()}
+        self._failures = Counter(n["candidate_id"] for n in self._ledger.notes("failure"))
+        self._state = replay.replay(
+            self._spec.islands, self._candidates, self._ledger.notes("answer")
+        )
+        self._settle_evaluations()
+        for candidate in list(self._candidates.values()):
+            if candidate.id not in self._state.operators:
+                self._join(candidate, Operator.SEED)
+            if candidate.id in self._state.pending:
+                self._take_up(candidate)
+
+    def _settle_evaluations(self) -> None:
+        """A kill between an evaluation's end and its price must not leave the evaluation unpaid."""
+        ended = (Life.FINISHED, Life.UNEVALUATED)
+        done = sum(candidate.state in ended for candidate in self._candidates.values())
+        unpaid = done - self._purse.recorded.get("evaluations", 0)
+        if unpaid > 0:
+            self._purse.spend(evaluations=unpaid)
+
+    def _take_up(self, candidate: Candidate) -> None:
+        if candidate.state is Life.QUEUED:
+            self._waiting.append(candidate)
+        elif candidate.state is Life.EVALUATING:
+            self._take_interrupted(candidate)
+        else:
+            self._tell(candidate)
+
+    def _take_interrupted(self, candidate: Candidate) -> None:
+        reason = "the runner stopped while evaluating it"
+        self._ledger.note("interruption", {"candidate_id": candidate.id})
+        notes = self._ledger.notes("interruption")
+        if sum(note["candidate_id"] == candidate.id for note in notes) >= MAX_INTERRUPTIONS:
+            self._abandon(candidate, reason)
+            return
+        self._ledger.requeue(candidate.id, reason)
+        self._waiting.append(candidate)
+
+    # Ending.
+
+    def _rest(self, wanted: RunState) -> tuple[RunState, str]:
+        if wanted in (RunState.PAUSING, RunState.PAUSED):
+            return RunState.PAUSED, "paused by a person"
+        if wanted is RunState.CANCELLED:
+            return RunState.CANCELLED, "cancelled by a person"
+        if wanted is not RunState.RUNNING:
+            return RunState.FINISHED, BY_PERSON
+        assert self._drafter is not None
+        reason = self._stop_reason() or self._drafter.model_trouble or NOTHING_LEFT
+        return RunState.FINISHED, reason
+
+    def _end(self, run_state: RunState, reason: str) -> None:
+        """Close the run; what is published with measured times is timed once more before.
+
+        Selection favours lucky timings, so what is published is never the timing that won. Modelled times have no luck.
+        """
+        self._ending = (run_state, reason)
+        self._purse.spend()
+        best = self._state.best
+        if run_state is not RunState.FINISHED or best is None or not _is_measured(best):
+            self._finish(best)
+            return
+        others = [c for c in self._candidates.values() if is_correct(c) and c.id != best.id]
+        contenders = [best, *sorted(others, key=rank_key)]
+        self._contenders.extend(contenders[:MAX_PUBLISHED])
+        self._time_next()
+
+    def _time_next(self) -> None:
+        """The best contender once more; the next best where it does not hold."""
+        if not self._contenders:
+            self._finish(None)
+            return
+        candidate = self._contenders.popleft()
+        self._errands.append(lambda: self._evaluate(candidate, is_again=True))
+
+    def _take_published(self, answer: Evaluated) -> None:
+        if answer.evaluation is None:
+            self._log(f"the best could not be timed once more: {answer.trouble}")
+            self._finish(self._state.best)
+            return
+        payload = answer.evaluation.model_dump(mode="json")
+        note = {"candidate_id": answer.candidate.id, "evaluation": payload}
+        self._ledger.note("published", note)
+        if answer.evaluation.is_correct:
+            self._finish(answer.candidate.model_copy(update={"evaluation": answer.evaluation}))
+        else:
+            self._time_next()
+
+    def _finish(self, best: Candidate | None) -> None:
+        assert self._ending is not None
+        run_state, reason = self._ending
+        if run_state is RunState.FINISHED:
+            for candidate in self._waiting:
+                self._ledger.abandon(candidate.id, f"the run ended first: {reason}")
+        result = self._summary(run_state, reason, best)
+        self._ledger.note("result", result.as_json())
+        self._ledger.set_state(run_state, reason)
+        self.result = result
+
+    def _summary(self, run_state: RunState, reason: str, best: Candidate | None) -> RunResult:
+        return results.summarise(
+            self._spec,
+            self._state,
+            self._ledger.candidates(),
+            self._purse.recorded,
+            run_state=run_state,
+            stop_reason=reason,
+            best=best,
+        )
+
+    # Notes.
+
+    def _describe_islands(self) -> None:
+        if self._ledger.notes("island"):
+            return
+        for island in self._state.islands:
+            strategy = island.strategy
+            self._ledger.note(
+                "island",
+                {"index": island.index, "strategy": strategy.name, "lens": strategy.lens},
+            )
+
+    def _note_best(self, best: Candidate) -> None:
+        self._ledger.note(
+            "best",
+            {
+                "candidate_id": best.id,
+                "island": best.island,
+                "generation": best.generation,
+                "fitness": best.fitness,
+            },
+        )
+
+    def _note_migration(self, before: State, candidate: Candidate) -> None:
+        joined = engine.told(before, candidate, may_migrate=False)
+        for candidate_id, to in migration.moved(joined.islands, self._state.islands):
+            origin = self._candidates[candidate_id].island
+            self._ledger.note("migration", {"candidate_id": candidate_id, "home": origin, "to": to})
+
+    def _note_budget(self) -> None:
+        budget = self._purse.budget.model_dump(exclude_none=True)
+        self._ledger.note("budget", {"spent": self._purse.recorded, "budget": budget})
+
+    def _log(self, text: str) -> None:
+        self._ledger.note("log", {"text": text[:2000]})
+
+
+def _is_measured(candidate: Candidate) -> bool:
+    evaluation = candidate.evaluation
+    return evaluation is not None and evaluation.fidelity is Fidelity.MEASURED
+
+
+def _gpu_seconds(evaluation: Evaluation) -> float:
+    on_gpu = evaluation.fidelity is Fidelity.MEASURED
+    return sum(stage.seconds for stage in evaluation.stages) if on_gpu else 0.0
