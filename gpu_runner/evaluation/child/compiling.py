@@ -33,7 +33,7 @@ from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 
 from gpu_runner.core.targets import Target
-from gpu_runner.evaluation.child import stand_in, untouched
+from gpu_runner.evaluation.child import early_limits, stand_in, untouched
 from gpu_runner.evaluation.child.sessions import describe, plain
 from gpu_runner.evaluation.child.stand_in import candidate_line
 
@@ -117,6 +117,8 @@ def install(target: Target) -> None:
     triton.runtime.driver.active.launcher_cls = _launcher
     if not triton.knobs.cache.dir or not _is_writable(triton.knobs.cache.dir):
         triton.knobs.cache.dir = tempfile.mkdtemp(prefix="triton-")
+    if target.backend == "cuda":
+        early_limits.install(target)
     _target = target
     JITFunction.run = _compile_launch
     autotuner.Autotuner.run = _compile_configs
