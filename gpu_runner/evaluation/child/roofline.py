@@ -231,7 +231,7 @@ def residency(target: Target, *, num_warps: int, registers: int, shared_bytes: i
         "registers": target.registers_per_sm // (rounded * threads),
         "shared memory": target.shared_per_sm // (shared_bytes + 1024)
         if shared_bytes
-        else target.blocks_per_sm,
+        else target.blocks_per_sm + 1,
         "warps": target.warps_per_sm // num_warps,
         "blocks": target.blocks_per_sm,
     }

@@ -237,9 +237,9 @@ def own(x, y, rows, cols, BLOCK: tl.constexpr):
         "shared memory leaves one block resident",
         PRODUCT,
         half_product(
-            "BM=64, BN=128, BK=128, num_stages=4, num_warps=4",
-            64,
-        ).replace("(w.shape[1], 64)", "(w.shape[1], 128)"),
+            "BM=128, BN=128, BK=128, num_stages=3, num_warps=4",
+            128,
+        ),
         "occupancy",
         says="shared memory",
     ),
