@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from gpu_runner.core.verdicts import Track
-from gpu_runner.evaluation.child import dispatch, genuineness
-from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Operation, Ran
+from gpu_runner.evaluation.child import dispatch, gates, genuineness
+from gpu_runner.evaluation.child.compiling import CompiledKernel
+from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Modelled, Operation, Ran
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -266,10 +267,27 @@ def test_a_sample_that_ran_out_of_time_accuses_nobody(
     assert (found is not None) is is_cheating
 
 
-def test_kernels_that_only_the_interpreter_sees_are_decoys() -> None:
-    assert genuineness.other_kernels(["copy(BLOCK=64)"], ["softmax(BLOCK=64)"]) is not None
-    assert genuineness.other_kernels(["softmax"], ["softmax"]) is None
-    assert genuineness.other_kernels([], ["softmax"]) is None
+@pytest.mark.parametrize(
+    ("kernel", "constexprs", "config", "found"),
+    [
+        ("softmax", {"FULL": True}, None, []),
+        ("softmax", {"FULL": False}, None, ["softmax"]),
+        ("softmax", {"FULL": False, "MORE": 1}, {}, []),
+        ("softmax", {"BLOCK": 64, "act": "<InterpretedFunction>"}, None, []),
+        ("copy", {}, None, ["copy"]),
+    ],
+)
+def test_kernels_that_only_the_interpreter_sees_are_decoys(
+    kernel: str, constexprs: dict[str, Any], config: dict[str, Any] | None, found: list[str]
+) -> None:
+    raw = {"kernel": kernel, "constexprs": constexprs, "config": config}
+    compiled = CompiledKernel(kernel="softmax", line=3, target="h200")
+    compiled.constexprs = {"FULL": True, "act": "<JITFunction>"}
+
+    only = gates.interpreted_only(Modelled(launches=(raw,)), [compiled])
+
+    assert only == found
+    assert (genuineness.other_kernels(only, ["softmax"]) is not None) is bool(found)
 
 
 def test_kernels_may_read_a_little_of_what_an_earlier_call_left() -> None:

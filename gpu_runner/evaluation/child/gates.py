@@ -316,22 +316,31 @@ def least_bytes(task: Modelled) -> float:
     return min(given, read) + sum(nbytes_of(p) for p in task.outputs)
 
 
-def kernels_of_call(call: Modelled) -> set[str]:
-    """Names of the kernels that a full-size call launches where they are interpreted, with constants if not tuned."""
-    return {
-        _shown(raw["kernel"], raw["constexprs"], is_tuned=bool(raw.get("config")))
-        for raw in call.launches
-    }
+def interpreted_only(call: Modelled, kernels: Sequence[CompiledKernel]) -> list[str]:
+    """Kernels of a full-size call that nothing like them was compiled of, in a full-size call as well.
+
+    A tuned kernel has other constants each time. The other way round means nothing: a first call may pack parameters.
+    """
+    found = {}
+    for raw in call.launches:
+        name, is_tuned = str(raw["kernel"]), raw.get("config") is not None
+        alike = [k for k in kernels if k.kernel == name]
+        is_known = any(
+            is_tuned or k.config is not None or _agree(raw["constexprs"], k.constexprs)
+            for k in alike
+        )
+        if not is_known:
+            found[name] = None
+    return list(found)
 
 
-def kernels_compiled(kernels: Sequence[CompiledKernel]) -> set[str]:
-    """The same where they are compiled."""
-    return {_shown(k.kernel, k.constexprs, is_tuned=k.config is not None) for k in kernels}
-
-
-def _shown(kernel: str, constexprs: dict[str, Any], *, is_tuned: bool) -> str:
-    values = ", ".join(f"{key}={value}" for key, value in sorted(constexprs.items()))
-    return kernel if is_tuned else f"{kernel}({values})"
+def _agree(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether the numbers among the constants that both know are the same."""
+    return all(
+        one[name] == other[name]
+        for name in one.keys() & other.keys()
+        if isinstance(one[name], int | float) and isinstance(other[name], int | float)
+    )
 
 
 def can_be_interpreted_whole(call: Modelled, task: Modelled) -> bool:

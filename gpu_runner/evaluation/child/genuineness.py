@@ -233,19 +233,16 @@ def torch_computes_at_full_size(
     return found.model_copy(update={"title": f"at full size {found.title}"[:300]})
 
 
-def other_kernels(compiled: Iterable[str], interpreted: Iterable[str]) -> Finding | None:
+def other_kernels(interpreted_only: Sequence[str], compiled: Iterable[str]) -> Finding | None:
     """Where kernels are compiled, others are launched than where they are interpreted, in the same full-size call."""
-    here, there = set(compiled), set(interpreted)
-    if not here or not there or here == there:
+    if not interpreted_only:
         return None
-    only_compiled, only_interpreted = sorted(here - there), sorted(there - here)
-    names = ", ".join((only_compiled or only_interpreted)[:3])
-    how = "only where kernels are compiled" if only_compiled else "only where they are interpreted"
     evidence: Evidence = {
-        "compiled_only": only_compiled[:20],
-        "interpreted_only": only_interpreted[:20],
+        "interpreted": list(interpreted_only)[:20],
+        "compiled": sorted(set(compiled))[:20],
     }
-    title = f"launches {names} {how}: what is checked is not what would run"
+    names = ", ".join(interpreted_only[:3])
+    title = f"launches {names} in this way only where kernels are interpreted, not where they are compiled"
     return accuse("decoy_kernel", title, evidence, Source.JUDGE)
 
 

@@ -456,9 +456,10 @@ class _Run:
         has_floats = contestant.arena.has_floats
         track = self.task.spec.track
         found = genuineness.torch_computes_at_full_size(modelled.seen, track, has_floats=has_floats)
-        if found is None and self.compilation is not None and not trials.reads_numbers(contestant):
-            compiled = gates.kernels_compiled(self.compilation.kernels)
-            found = genuineness.other_kernels(compiled, gates.kernels_of_call(modelled))
+        kernels = self.compilation.kernels if self.compilation is not None else []
+        if found is None and kernels and not trials.reads_numbers(contestant):
+            only = gates.interpreted_only(modelled, kernels)
+            found = genuineness.other_kernels(only, [k.kernel for k in kernels])
         if found is not None:
             raise Stop(Verdict.CHEATING, found)
 
