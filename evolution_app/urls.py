@@ -40,6 +40,7 @@ urlpatterns = [
     path("runs/<int:run_id>/feed", runs.feed, name="run-feed"),
     path("runs/<int:run_id>/controls", runs.controls, name="run-controls"),
     path("runs/<int:run_id>/candidates", runs.candidates, name="run-candidates"),
+    path("runs/<int:run_id>/entries", runs.entries, name="run-entries"),
     path("runs/<int:run_id>/usage", usage.usage_page, name="run-usage"),
     path("runs/<int:run_id>/log", run_log.log_page, name="run-log"),
     path("runs/<int:run_id>/log/lines", run_log.log_lines, name="run-log-lines"),

@@ -36,6 +36,8 @@ def claim_entry(*, entry: ExperienceEntry, by: User, note: str = "") -> None:
 
 @transaction.atomic
 def release_entry(*, entry: ExperienceEntry, by: User) -> None:
+    if not permissions.may_review(by):
+        raise NotAllowed("only experts review entries")
     ExperienceEntry.objects.filter(pk=entry.pk, claimed_by=by).update(
         claimed_by=None, claimed_until=None
     )

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from evolution_app import permissions, services
 from evolution_app.api import source_file
 from evolution_app.forms import EntryForm
-from evolution_app.models import Candidate, Finding, ModelCall, Run
+from evolution_app.models import Candidate, ExperienceEntry, Finding, ModelCall, Run
 from evolution_app.models.sources import digest_of
 from evolution_app.permissions import get_visible
 from evolution_app.services import Refused
@@ -189,10 +189,11 @@ def _text_of(candidate: Candidate, against: str) -> str:
 
 
 def _lineage(request: HttpRequest, candidate: Candidate) -> dict[str, Any]:
+    visible = ExperienceEntry.objects.visible_to(person(request))
     return {
         "ancestors": reading.ancestors_of(candidate, limit=40),
         "children": list(candidate.children.select_related("island").order_by("number")[:200]),
-        "uses": candidate.entry_uses.select_related("entry", "version"),
+        "uses": candidate.entry_uses.filter(entry__in=visible).select_related("entry", "version"),
     }
 
 

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from evolution_app import services
+from evolution_app import permissions, services
 from evolution_app.models import ExperienceEntry, Review
 from evolution_app.permissions import get_visible
 from evolution_app.services import Refused, Stale
@@ -78,6 +78,8 @@ def _done(request: HttpRequest, entry: ExperienceEntry, review: Review, what: st
 def merge(request: HttpRequest, entry_id: int) -> HttpResponse:
     """Retire this entry in favour of another one."""
     entry = visible_entry(request, entry_id)
+    if not permissions.may_review(request.user):
+        raise NotAllowed("only experts review entries")
     into = request.POST.get("into", "").strip().upper().removeprefix("E-")
     try:
         if not into.isdecimal() or len(into) > 12:

@@ -1,5 +1,6 @@
 """The list of runs, the live page of one run, and what people ask of it."""
 
+from collections import defaultdict
 from collections.abc import Callable
 
 from django.contrib import messages
@@ -13,7 +14,7 @@ from django.views.decorators.http import require_GET, require_POST
 from evolution_app import permissions, services
 from evolution_app.api import source_file
 from evolution_app.forms import SteerForm
-from evolution_app.models import Candidate, Run
+from evolution_app.models import Candidate, EntryUse, EntryVersion, ExperienceEntry, Run
 from evolution_app.permissions import get_visible
 from evolution_app.services import Refused
 from evolution_app.views import reading
@@ -93,6 +94,7 @@ def run_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "steer": SteerForm(),
         "section": "runs",
         **_controls(request, run),
+        **_entries(request, run),
     }
     return render(request, "runs/detail.html", context)
 
@@ -199,3 +201,25 @@ def best_file(request: HttpRequest, run_id: int) -> HttpResponse:
     run = _run(request, run_id)
     rows = Candidate.objects.select_related("source", "run__task", "island")
     return source_file(get_visible(rows, request.user, run=run, pk=run.best_id or 0))
+
+
+@signed_in
+@require_GET
+def entries(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The panel of library entries alone; the page of a run in progress asks for it every ten seconds."""
+    return render(request, "runs/_entries.html", _entries(request, _run(request, run_id)))
+
+
+def _entries(request: HttpRequest, run: Run) -> dict[str, object]:
+    """Which entries of the library were shown for which candidates; what one may not see is counted, not named."""
+    visible = ExperienceEntry.objects.visible_to(person(request))
+    rows = EntryUse.objects.filter(run=run).select_related("entry", "version", "candidate")
+    fed: dict[EntryVersion, list[Candidate]] = defaultdict(list)
+    for use in rows.filter(entry__in=visible).order_by("candidate__number"):
+        fed[use.version].append(use.candidate)
+    return {
+        "run": run,
+        "fed": sorted(fed.items(), key=lambda pair: (-len(pair[1]), pair[0].pk)),
+        "hidden": rows.exclude(entry__in=visible).values("entry").distinct().count(),
+        "without": run.candidates.filter(arm="without").count(),
+    }

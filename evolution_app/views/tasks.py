@@ -8,12 +8,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from evolution_app import permissions, services
+from evolution_app import permissions, services, suite
 from evolution_app.forms import SubmitForm
 from evolution_app.models import Task, User
 from evolution_app.permissions import get_visible
 from evolution_app.services import NotAllowed, Refused
-from evolution_app.views import suite
 from evolution_app.views.access import person, sentence, signed_in, tell_refusal
 from evolution_app.views.highlight import lines_of
 from gpu_runner.core.contract import check_contract

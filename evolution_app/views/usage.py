@@ -12,12 +12,13 @@ from evolution_app.models.candidates import CORRECT
 from evolution_app.permissions import get_visible
 from evolution_app.views import reading
 from evolution_app.views.access import signed_in
+from evolution_app.views.worth import prediction_records
 
 
 @signed_in
 @require_GET
 def usage_page(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Six queries, however long the run is."""
+    """What was spent, and by whom with what result."""
     run = get_visible(Run.objects.select_related("task", "best"), request.user, pk=run_id)
     context = {
         "run": run,
@@ -26,6 +27,7 @@ def usage_page(request: HttpRequest, run_id: int) -> HttpResponse:
         "makers": makers_of(run),
         "calls": calls_of(run),
         "islands": reading.island_summaries(run),
+        "records": prediction_records(request, run),
         "section": "runs",
     }
     return render(request, "runs/usage.html", context)

@@ -39,8 +39,10 @@ class Site:
             timeout=60,
         ).stdout
 
-    def link(self) -> str:
-        found = re.search(r"http://\S+", self.manage("link"))
+    def link(self, user: str | None = None) -> str:
+        """A link that signs in the local owner, or another account."""
+        options = ["--user", user] if user else []
+        found = re.search(r"http://\S+", self.manage("link", *options))
         assert found
         return found.group()
 

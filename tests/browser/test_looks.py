@@ -38,6 +38,10 @@ def shown(site: Site) -> dict[str, str]:
         "prompt": f"{run}/c/3/model",
         "nominate": f"{run}/c/3/nominate",
         "library": "/library?queue=all",
+        "review": "/library?queue=review",
+        "entry": "/library/1",
+        "worth": "/library/worth",
+        "import": "/library/import",
         "account": "/account",
         "nothing": "/nowhere",
     }

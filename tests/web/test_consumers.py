@@ -97,11 +97,12 @@ async def closing_code(communicator: WebsocketCommunicator) -> int:
     return int(message["code"])
 
 
-@pytest.mark.parametrize("who", ["nobody", "stranger"])
+@pytest.mark.parametrize("who", ["nobody", "stranger", "viewer", "expert"])
 async def test_who_may_not_see_a_run_is_told_that_there_is_none(
-    run: Run, other: User, who: str
+    run: Run, other: User, viewer: User, expert: User, who: str
 ) -> None:
-    async with socket(run, None if who == "nobody" else other) as communicator:
+    user = {"nobody": None, "stranger": other, "viewer": viewer, "expert": expert}[who]
+    async with socket(run, user) as communicator:
         assert await closing_code(communicator) == 4404
 
 

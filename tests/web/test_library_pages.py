@@ -258,6 +258,10 @@ def test_the_worth_of_the_library_is_the_gain_over_what_went_without(
     page = as_user(expert).get("/library/worth")
     assert [row[0] for row in page.context["rows"]] == [entry]
     use = entry.uses.first()
+    on_its_run = as_user(owner).get(f"/runs/{use.run_id}").context
+    [(version, candidates)] = on_its_run["fed"]
+    assert (version, [c.number for c in candidates]) == (entry.current, [2, 3, 4])
+    assert (on_its_run["hidden"], on_its_run["without"]) == (0, 3)
     assert (use.rank, use.version.number) == (1, 1)
     assert (
         "6 proposals, 6 of them gained"
