@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST
 from evolution_app import permissions, services
 from evolution_app.models import ExperienceEntry, Review
 from evolution_app.permissions import get_visible
-from evolution_app.services import Refused, Stale
+from evolution_app.services import NotAllowed, Refused, Stale
 from evolution_app.views import queues, undoing
 from evolution_app.views.access import back_to, person, sentence, signed_in, tell_refusal
 from evolution_app.views.library import asked_queue, entry_context, visible_entry
