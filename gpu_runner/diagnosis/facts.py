@@ -72,9 +72,14 @@ def advised(finding: Finding, advice: Advice) -> Finding:
             "title": title[:300],
             "location": location,
             "suggestion": suggestion[:1000],
-            "evidence": {**cause, **advice.facts, **finding.evidence},
+            "evidence": _maps_last({**cause, **advice.facts, **finding.evidence}),
         }
     )
+
+
+def _maps_last(evidence: Evidence) -> Evidence:
+    """Whoever reads only the beginning, as a prompt does, finds the numbers there."""
+    return dict(sorted(evidence.items(), key=lambda item: item[0].startswith("error_map")))
 
 
 def _joined(added: str, known: str | None) -> str | None:

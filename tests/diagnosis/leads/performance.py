@@ -294,7 +294,7 @@ def own(x, y, rows, cols, BLOCK: tl.constexpr):
     Case(
         "a softmax at the memory's ceiling",
         SOFTMAX,
-        whole_row(16, marked=True),
+        whole_row(8, marked=True),
         "at_memory_ceiling",
     ),
 ]
