@@ -321,7 +321,7 @@ def interpreted_only(call: Modelled, kernels: Sequence[CompiledKernel]) -> list[
 
     A tuned kernel has other constants each time. The other way round means nothing: a first call may pack parameters.
     """
-    found = {}
+    found: dict[str, None] = {}
     for raw in call.launches:
         name, is_tuned = str(raw["kernel"]), raw.get("config") is not None
         alike = [k for k in kernels if k.kernel == name]
