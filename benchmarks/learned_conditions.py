@@ -42,7 +42,7 @@ shifted-loads-for-short-filters programs-that-share-an-output online-softmax-in-
 """.split()
 
 
-def learn_all(names: list[str]) -> None:
+def learn_all(names: list[str], evaluations: int) -> None:
     kept = json.loads(LINEAGES.read_text()) if LINEAGES.exists() else {}
     for path in sorted(EXPERTS.glob("*.py")):
         if names and path.stem not in names:
@@ -52,7 +52,7 @@ def learn_all(names: list[str]) -> None:
         assert match is not None, f"{path} names no task"
         spec = TaskSpec(name=Path(match[1]).stem, source=(ROOT / match[1]).read_text())
         with _pool() as pool:
-            found = learn(pool, spec, source, evaluations=24)
+            found = learn(pool, spec, source, evaluations=evaluations)
         kept[path.stem] = found.lineage.model_dump(mode="json")
         LINEAGES.write_text(json.dumps(kept, indent=1) + "\n")
         gaining = [f"{t.step.technique} {t.cost:.2f}" for t in found.lineage.alone if t.costs]
@@ -138,9 +138,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("learn", "collect", "judge"))
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--evaluations", type=int, default=24, help="budget of learning from one")
     options = parser.parse_args()
     if options.what == "learn":
-        learn_all(options.names)
+        learn_all(options.names, options.evaluations)
     elif options.what == "collect":
         collect(options.names or KERNELS)
     else:

@@ -270,6 +270,11 @@ def library_for(run_id: int) -> list[Entry]:
     return [entry.as_core() for entry in entries.select_related("approved", "current")]
 
 
+def is_work_waiting() -> bool:
+    """Whether a run could be claimed."""
+    return Run.objects.claimable(timezone.now()).exists()
+
+
 def shelf_for(run_id: int) -> Shelf:
     """The same as it changes: what is approved, edited or retired while the run goes on is seen by its next proposal."""
     return Shelf(lambda: library_for(run_id), _library_revision)

@@ -163,7 +163,8 @@ class Worker:
             if time.monotonic() - self._looked_at >= self._settings.idle_s:
                 self._look_for_work(self._driver)
             if not self._claims:
-                self._leaving.wait(self._settings.idle_s)
+                if not self._work_on_library():
+                    self._leaving.wait(self._settings.idle_s)
                 return
             for driven in self._driver.turn():
                 self._forget(driven.ledger)
@@ -216,6 +217,16 @@ class Worker:
                 self._forget(claim)
         except Exception as error:  # noqa: BLE001
             self._fail(claim, error)
+
+    def _work_on_library(self) -> bool:
+        """While no run is worked on; a run that comes ends it after the evaluation in progress."""
+        from gpu_runner import store
+        from gpu_runner.verifying import work_on_library
+
+        assert self._pool is not None
+        return work_on_library(
+            self._pool, lambda: self._leaving.is_set() or store.is_work_waiting()
+        )
 
     def _failed(self, driven: "Driven", error: BaseException) -> None:
         self._fail(cast("Store", driven.ledger), error)

@@ -189,13 +189,14 @@ def _records(path: Path) -> dict[str, tuple[Outcome, ...]]:
 def _read(path: Path, root: Path) -> Starting:
     try:
         _, head, body = path.read_text().split("+++\n", 2)
+        fields = tomllib.loads(head)
         action, *sections = _SECTION.split(body)
         text = dict(zip(sections[::2], (part.strip() for part in sections[1::2]), strict=True))
         if tuple(text) != _SECTIONS:
             raise UnreadableEntry(f"its sections are {', '.join(text)}, not {', '.join(_SECTIONS)}")
         return Starting(
             slug=path.stem,
-            head=Head.model_validate(fields := tomllib.loads(head)),
+            head=Head.model_validate(fields),
             text={
                 "Action": action.strip(),
                 **text,

@@ -9,20 +9,17 @@ and learned of when each applies).
 
 from gpu_runner.experience.distilling import distil
 from gpu_runner.experience.queries import Query, query_for
-from gpu_runner.experience.retrieval import Library, Retrieved, demonstrations, retrieve
+from gpu_runner.experience.retrieval import Library, Retrieved
 from gpu_runner.experience.shelf import Shelf
-from gpu_runner.experience.showing import SHARE_WITHOUT, Shown, show
+from gpu_runner.experience.showing import Shown, show
 
 __all__ = [
-    "SHARE_WITHOUT",
     "Library",
     "Query",
     "Retrieved",
     "Shelf",
     "Shown",
-    "demonstrations",
     "distil",
     "query_for",
-    "retrieve",
     "show",
 ]

@@ -134,15 +134,6 @@ class Library:
         return len(one & two) >= ALIKE * len(one | two)
 
 
-def retrieve(entries: Iterable[Entry], query: Query, count: int = SHOWN) -> tuple[Retrieved, ...]:
-    """One question to entries that are not asked again."""
-    return Library(entries).retrieve(query, count)
-
-
-def demonstrations(entries: Iterable[Entry], query: Query, count: int = 2) -> tuple[Entry, ...]:
-    return Library(entries).demonstrations(query, count)
-
-
 class _Index:
     """BM25 over lists of words; also over none at all."""
 

@@ -4,7 +4,7 @@ Every evaluation draws fresh seeds. The code before is the baseline of the code 
 interleaved, in fresh placements, and their ratio has an interval. What was found is kept, also where it fails.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -63,7 +63,7 @@ def verify(
     entry: EntryContent,
     pool: Evaluator,
     own: TaskSpec,
-    others: Sequence[TaskSpec] = (),
+    others: Iterable[TaskSpec] = (),
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Verification:
@@ -104,10 +104,10 @@ def verify(
 
 
 def _fitting(
-    entry: EntryContent, pool: Evaluator, own: TaskSpec, others: Sequence[TaskSpec]
-) -> list[TaskSpec]:
+    entry: EntryContent, pool: Evaluator, own: TaskSpec, others: Iterable[TaskSpec]
+) -> Iterator[TaskSpec]:
     """Other tasks with the same interface and an operator and a dtype that the entry names."""
-    found = []
+    found = 0
     for other in others:
         if other.source == own.source or not same_interface(own.source, other.source):
             continue
@@ -118,10 +118,10 @@ def _fitting(
             continue
         if when.dtypes and not set(when.dtypes) & dtypes:
             continue
-        found.append(other)
-        if len(found) == MOST_OTHERS:
-            break
-    return found
+        yield other
+        found += 1
+        if found == MOST_OTHERS:
+            return
 
 
 def _ran(trial: Trial) -> bool:
