@@ -36,7 +36,7 @@ AGAIN: Final = "right at first, wrong when called again: "
 STRUCTURED: Final = ("extremes", "ties")
 LATE: Final = (6, 25)
 """How many calls come after the trials: the judge picks a number, and which of them it looks at."""
-LATE_PROGRAMS: Final = 600
+LATE_PROGRAMS: Final = 400
 FEWEST_LATE: Final = 3
 """Calls that launch many programs are made less often, but never less than this."""
 LOOKED_AT: Final = 0.25
