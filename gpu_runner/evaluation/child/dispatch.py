@@ -22,7 +22,8 @@ from torch.autograd import profiler_legacy
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from triton.runtime.interpreter import InterpretedFunction
+from triton.compiler import CompiledKernel
+from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 
 from gpu_runner.evaluation.child.memory import dtype_name
 from gpu_runner.evaluation.protocol import Launch, Operation
@@ -752,6 +753,9 @@ class LaunchTap:
         """Wrap the launch functions; once per process, before the snapshot of the guard."""
         for owner in (InterpretedFunction, triton.runtime.jit.JITFunction):
             owner.run = self._wrap(owner.run)
+        CompiledKernel.__getitem__ = self._wrap_compiled(CompiledKernel.__getitem__)
+        for owner in (InterpretedFunction, GridExecutor):
+            owner.__call__ = self._inside_only(owner.__call__)
 
     def printed(self, tensor: torch.Tensor, elements: int) -> None:
         if self.recorder is not None:
@@ -762,19 +766,46 @@ class LaunchTap:
 
     def _wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def tapped(kernel, *args, grid=None, warmup=False, **kwargs):
-            if warmup:
+            def go():
                 return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
-            own = self.is_own_kernel(kernel)
-            after = self._note(kernel, args, kwargs, grid, own)
-            if own and self.noop:
-                return None
-            self.depth += 1
-            try:
-                result = run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
-            finally:
-                self.depth -= 1
-            after()
-            return result
+
+            return go() if warmup else self._launch(kernel, args, kwargs, grid, go)
+
+        return tapped
+
+    def _launch(self, kernel, args, kwargs, grid, go: Callable[[], Any]) -> Any:
+        own = self.is_own_kernel(kernel)
+        after = self._note(kernel, args, kwargs, grid, own)
+        if own and self.noop:
+            return None
+        self.depth += 1
+        try:
+            result = go()
+        finally:
+            self.depth -= 1
+        after()
+        return result
+
+    def _wrap_compiled(self, launcher_of: Callable[..., Any]) -> Callable[..., Any]:
+        """What `warmup` answers with can be launched as well."""
+
+        def tapped(compiled, grid):
+            launcher, kernel = launcher_of(compiled, grid), getattr(compiled.src, "fn", compiled)
+
+            def launch(*args, **kwargs):
+                return self._launch(kernel, args, kwargs, grid, lambda: launcher(*args, **kwargs))
+
+            return launch
+
+        return tapped
+
+    def _inside_only(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The interpreter's ways to run a body are no ways to launch a kernel, as they are none on a GPU."""
+
+        def tapped(function, *args, **kwargs):
+            if self.depth == 0:
+                raise RuntimeError("a kernel is launched by kernel[grid](...), and by nothing else")
+            return call(function, *args, **kwargs)
 
         return tapped
 
