@@ -28,7 +28,7 @@ from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Precision
 from gpu_runner.proposals.catalogue.emission import Precisions, emit
 from gpu_runner.proposals.catalogue.library_calls import LibraryFunction, function_for
-from gpu_runner.proposals.catalogue.plan import Step, Unsupported, View, plan
+from gpu_runner.proposals.catalogue.plan import Kept, Step, Unsupported, View, plan
 from gpu_runner.proposals.types import Draft
 
 __all__ = ["LibraryFunction", "drafts", "function_for"]
@@ -38,7 +38,7 @@ def drafts(task: TaskSpec, report: TaskReport) -> list[Draft]:
     """Whole candidates from the templates; none where the graph is empty or holds an operation without a template."""
     graph = Graph.model_validate(report.graph)
     try:
-        steps = plan(graph)
+        steps = plan(graph, task.track)
         title = f"{task.name}: {_described(steps)}."
         source = emit(graph, steps, _precisions(task, graph), title.replace('"', "'"))
     except Unsupported:
@@ -63,12 +63,10 @@ def _precisions(task: TaskSpec, graph: Graph) -> Precisions:
 
 
 def _launches(steps: list[Step]) -> list[str]:
-    return [_word(step) for step in steps if not isinstance(step, View)]
+    return [_word(step) for step in steps if not isinstance(step, View | Kept)]
 
 
 def _word(step: Step) -> str:
-    if isinstance(step, View):
-        return "view"
     return type(step).__name__.lower()
 
 

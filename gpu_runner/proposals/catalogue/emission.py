@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpu_runner.core.graph import Argument, Constructor, Graph, Node, Ref, Symbol, attribute_text
+from gpu_runner.proposals.catalogue.along import Along, along_call, along_function
+from gpu_runner.proposals.catalogue.kept import kept_text
 from gpu_runner.proposals.catalogue.plan import (
     Attention,
     Convolution,
     GatedProduct,
+    Kept,
     Product,
     Rows,
     Step,
@@ -140,6 +143,10 @@ class _Module:
         for step in steps:
             if isinstance(step, View):
                 self._view(step.node)
+            elif isinstance(step, Kept):
+                self.forward.append(f"{self._variable(step.node)} = {self._kept(step.node)}")
+            elif isinstance(step, Along):
+                self._along(step)
             elif isinstance(step, Product):
                 self._product(step)
             elif isinstance(step, GatedProduct):
@@ -240,6 +247,19 @@ class _Module:
         else:
             variable = self._variable(node)
             self.forward.append(f"{variable} = {text}")
+
+    def _kept(self, node: Node) -> str:
+        device = next(n.path for n in self.graph.nodes if n.kind == "input" and n.shape is not None)
+        return kept_text(node, self._host, f"{device}.device")
+
+    def _along(self, step: Along) -> None:
+        name = self._function_name([step.node])
+        self._add_function(along_function(step, name))
+        x = self._text(step.x.name)
+        if not x.isidentifier():
+            self.forward.append(f"{step.x.name} = {x}")
+            x = step.x.name
+        self.forward += along_call(step, name, x, self._variable(step.node))
 
     def _product(self, step: Product) -> None:
         anchor = step.region.nodes[0]

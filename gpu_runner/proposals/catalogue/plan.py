@@ -9,7 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from gpu_runner.core.graph import Argument, Graph, Node, Ref, Symbol
-from gpu_runner.proposals.catalogue.pointwise import base_name, expression
+from gpu_runner.core.verdicts import Track
+from gpu_runner.proposals.catalogue.along import Along, along_of
+from gpu_runner.proposals.catalogue.kept import is_kept
+from gpu_runner.proposals.catalogue.pointwise import FLOATS, base_name, expression
 
 _VIEWS: Final = frozenset(
     "view reshape _unsafe_view transpose permute t unsqueeze squeeze expand select flatten unflatten movedim chunk"
@@ -19,7 +22,6 @@ _IGNORED: Final = frozenset(("_assert_tensor_metadata", "_assert_scalar", "sym_c
 _ROW_OPERATIONS: Final = frozenset(
     "softmax _softmax log_softmax layer_norm rms_norm sum mean amax amin logsumexp var linalg_vector_norm".split()
 )
-_FLOATS: Final = frozenset(("float32", "float16", "bfloat16"))
 _CONVOLUTIONS: Final[dict[str, dict[str, int]]] = {
     "convolution": {
         "stride": 3, "padding": 4, "dilation": 5, "transposed": 6, "output_padding": 7, "groups": 8,
@@ -38,6 +40,13 @@ class Unsupported(Exception):
 @dataclass(frozen=True)
 class View:
     """A host statement that moves no numbers."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A call of torch that stays one."""
 
     node: Node
 
@@ -115,16 +124,16 @@ class Rows:
     region: Region
 
 
-Step = View | Product | GatedProduct | Convolution | Attention | Rows
+Step = View | Kept | Along | Product | GatedProduct | Convolution | Attention | Rows
 
 
-def plan(graph: Graph) -> list[Step]:
+def plan(graph: Graph, track: Track = Track.OWN_KERNELS) -> list[Step]:
     """The steps that compute a graph, in order.
 
     Raises:
         Unsupported: an operation, shape, dtype or mutation has no template.
     """
-    return _Planner(graph).steps()
+    return _Planner(graph, track).steps()
 
 
 def is_view(node: Node) -> bool:
@@ -146,6 +155,7 @@ def number(argument: Argument) -> int | float:
 @dataclass
 class _Planner:
     graph: Graph
+    track: Track
     available: set[str] = field(default_factory=set)
     plan: list[Step] = field(default_factory=list)
 
@@ -158,7 +168,7 @@ class _Planner:
         for node in self.graph.calls:
             if node.name in live and node.name not in self.available:
                 self._add(node)
-        if all(isinstance(step, View) for step in self.plan):
+        if all(isinstance(step, View | Kept) for step in self.plan):
             raise Unsupported("nothing is computed")
         return self.plan
 
@@ -184,6 +194,15 @@ class _Planner:
         if is_view(node):
             self._add_view(node)
             return
+        if is_kept(node, self.graph, self.track):
+            self._add_kept(node)
+            return
+        along = along_of(node, self.graph)
+        if along is not None:
+            self._source(node.args[0])
+            self.plan.append(along)
+            self.available.add(node.name)
+            return
         step: Attention | GatedProduct | Product | Convolution | Rows | None
         step = self._attention(node) or self._gated_product(node) or self._product(node)
         step = step or self._convolution(node) or self._rows(node)
@@ -198,14 +217,24 @@ class _Planner:
         self.plan.append(View(node))
         self.available.add(node.name)
 
+    def _add_kept(self, node: Node) -> None:
+        if missing := [name for name in node.inputs if not self._ready(name)]:
+            raise Unsupported(f"{node.name} reads {missing[0]}, which no step computes before it")
+        self.plan.append(Kept(node))
+        self.available.add(node.name)
+
     def _ready(self, name: str) -> bool:
         """Whether a value exists before the current step; views of what exists are made on the way."""
         if name in self.available:
             return True
         node = self.graph.node(name)
-        if not is_view(node) or not all(self._ready(source) for source in node.inputs):
+        kept = is_kept(node, self.graph, self.track)
+        if not (kept or is_view(node)) or not all(self._ready(source) for source in node.inputs):
             return False
-        self._add_view(node)
+        if kept:
+            self._add_kept(node)
+        else:
+            self._add_view(node)
         return True
 
     # Regions: what one kernel computes.
@@ -220,7 +249,7 @@ class _Planner:
                 continue
             region.append(node)
             leaving = self._leaving(region)
-            one = len(leaving) == 1 and leaving[0] is node and node.dtype in _FLOATS
+            one = len(leaving) == 1 and leaving[0] is node and node.dtype in FLOATS
             if one and _width(node) <= narrowest:
                 best, narrowest = list(region), _width(node)
         leaving = self._leaving(best)
@@ -240,7 +269,7 @@ class _Planner:
 
     def _broadcasts(self, operand: Node, node: Node) -> bool:
         """Whether an operand can be read beside a tile of the node's values."""
-        if operand.shape is None or operand.dtype not in _FLOATS or node.shape is None:
+        if operand.shape is None or operand.dtype not in FLOATS or node.shape is None:
             return False
         if operand.shape == node.shape or _count(operand.shape) == 1:
             return True
@@ -294,7 +323,7 @@ class _Planner:
             biases
         ) not in (0, len(products)):
             return None
-        if a.dtype not in _FLOATS or len(a.shape or ()) < 2:
+        if a.dtype not in FLOATS or len(a.shape or ()) < 2:
             return None
         try:
             region = self._epilogue(
@@ -349,7 +378,7 @@ class _Planner:
         elif name == "linear" and len(arguments) > 2 and arguments[2] is not None:
             bias = self._source(arguments[2])
         a, b = self._source(arguments[0]), self._source(arguments[1])
-        if a.dtype not in _FLOATS or a.dtype != b.dtype or a.shape is None or b.shape is None:
+        if a.dtype not in FLOATS or a.dtype != b.dtype or a.shape is None or b.shape is None:
             raise Unsupported(f"a product of {a.dtype} and {b.dtype}")
         if bias is not None and not self._broadcasts(bias, node):
             raise Unsupported(f"a bias of {bias.shape}")
@@ -382,11 +411,7 @@ class _Planner:
         bias = (
             self._source(node.args[2]) if len(node.args) > 2 and node.args[2] is not None else None
         )
-        if (
-            x.dtype not in _FLOATS
-            or x.dtype != weight.dtype
-            or len(x.shape or ()) != dimensions + 2
-        ):
+        if x.dtype not in FLOATS or x.dtype != weight.dtype or len(x.shape or ()) != dimensions + 2:
             raise Unsupported(f"a convolution of {x.dtype} {x.shape}")
         return Convolution(
             x=x,
@@ -512,7 +537,7 @@ class _Planner:
         heads = [shape[-3] for shape in shapes if shape]
         if len(batches) != 1 or heads[1] != heads[2] or heads[0] % heads[1]:
             raise Unsupported(f"attention of {shapes}")
-        if step.q.dtype not in _FLOATS or any(n.dtype != step.q.dtype for n in (step.k, step.v)):
+        if step.q.dtype not in FLOATS or any(n.dtype != step.q.dtype for n in (step.k, step.v)):
             raise Unsupported(f"attention of {step.q.dtype}, {step.k.dtype} and {step.v.dtype}")
         if max((step.q.shape or (0,))[-1], (step.v.shape or (0,))[-1]) > 256:
             raise Unsupported("attention with more than 256 features a head")
@@ -530,7 +555,7 @@ class _Planner:
                 region.append(candidate)
         if not region or region[0] is not node:
             return None
-        if any(leaving.dtype not in _FLOATS for leaving in self._leaving(region)):
+        if any(leaving.dtype not in FLOATS for leaving in self._leaving(region)):
             raise Unsupported("a comparison leaves a kernel")
         reduces = any(base_name(member) in _ROW_OPERATIONS for member in region)
         if reduces and shape[-1] > MAX_ROW:
@@ -555,8 +580,8 @@ class _Planner:
             return True
         operands = [self.graph.node(name) for name in node.inputs]
         outside = [operand for operand in operands if operand.name not in members]
-        known = node.dtype in _FLOATS or node.dtype == "bool"
-        if is_view(node) or not known or any(o.dtype not in _FLOATS for o in outside):
+        known = node.dtype in FLOATS or node.dtype == "bool"
+        if is_view(node) or not known or any(o.dtype not in FLOATS for o in outside):
             return False
         if base_name(node) in _ROW_OPERATIONS:
             return reduces_rows(node, shape, operands)

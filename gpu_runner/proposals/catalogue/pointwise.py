@@ -45,7 +45,7 @@ _COMPARISONS: Final[dict[str, str]] = {
 
 _IDENTITIES: Final = frozenset("alias clone contiguous detach dropout lift_fresh_copy".split())
 
-_FLOATS: Final = frozenset(("float32", "float16", "bfloat16"))
+FLOATS: Final = frozenset(("float32", "float16", "bfloat16"))
 
 
 def base_name(node: Node) -> str:
@@ -92,7 +92,7 @@ def literal(argument: Argument) -> str:
 
 
 def _is_float(node: Node) -> bool:
-    return node.dtype in _FLOATS
+    return node.dtype in FLOATS
 
 
 def _keyword(node: Node, position: int, name: str, default: Argument) -> Argument:
