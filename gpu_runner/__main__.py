@@ -72,7 +72,7 @@ def lint(
     precision: PrecisionOption = Precision.REFERENCE,
     sandbox: Sandbox = "bwrap",
 ) -> None:
-    """Run a task's reference once and say whether it can tell right from wrong."""
+    """Run a task's reference a few times and say whether it can tell right from wrong. Exit 1 if it is untestable."""
     spec = _task(task, precision=precision)
     with _pool(device, sandbox) as pool, _our_failures():
         report = pool.inspect(spec)
@@ -80,6 +80,7 @@ def lint(
         _print_json(report.model_dump(mode="json"))
     else:
         show.task_report(spec, report)
+    raise typer.Exit(OK if report.untestable is None else NO)
 
 
 @app.command()

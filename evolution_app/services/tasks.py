@@ -48,8 +48,10 @@ def submit_task(
     task = Task.objects.create(
         owner=owner,
         name=spec.name,
-        source=SourceText.objects.keep(source),
-        baseline_source=SourceText.objects.keep(baseline_source) if baseline_source else None,
+        source=SourceText.objects.keep(spec.source),
+        baseline_source=SourceText.objects.keep(spec.baseline_source)
+        if spec.baseline_source
+        else None,
         track=spec.track,
         precision=spec.precision,
         target=target,

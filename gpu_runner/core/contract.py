@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from gpu_runner.core.source import Problem, parse
+from gpu_runner.core.source import Problem, parse, without_mark
 
 
 def check_contract(source: str) -> list[Problem]:
@@ -12,7 +12,7 @@ def check_contract(source: str) -> list[Problem]:
     A task defines `Model` (a module with `forward`) with `get_inputs` and, unless the constructor needs nothing,
     `get_init_inputs`; or a function `reference` with `get_inputs`.
     """
-    tree = parse(source)
+    tree = parse(without_mark(source))
     if isinstance(tree, Problem):
         return [tree]
     if not source.strip():
@@ -51,7 +51,7 @@ def check_contract(source: str) -> list[Problem]:
 
 def check_candidate(source: str) -> Problem | None:
     """What keeps a source from being evaluated as a candidate: bounds, syntax, or no `ModelNew`."""
-    tree = parse(source)
+    tree = parse(without_mark(source))
     if isinstance(tree, Problem):
         return tree
     if "ModelNew" not in dict(_bindings(tree)):

@@ -7,6 +7,7 @@ brackets. The tokenizer works line by line and does not recurse, so it goes firs
 import ast
 import hashlib
 import io
+import re
 import tokenize
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +23,10 @@ MAX_BRANCHES: Final = 120
 
 _CHAINING = frozenset("+ - * / // % @ ** | & ^ << >> . [ ( < > <= >= == !=".split())
 _CHAINING_WORDS = frozenset("if else and or not in is lambda await for".split())
+_ENCODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+"""Where Python looks for it: in the first two lines."""
+_BLANK_OR_COMMENT = re.compile(r"^[ \t\f]*(?:#|$)")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
@@ -32,6 +37,11 @@ class Problem:
     kind: str
     message: str
     line: int | None = None
+
+
+def without_mark(text: str) -> str:
+    """Without the byte order mark that some editors put in front."""
+    return text.removeprefix("\ufeff")
 
 
 def check_bounds(source: str) -> Problem | None:
@@ -53,6 +63,8 @@ def check_bounds(source: str) -> Problem | None:
             "the source contains a null byte",
             source[: source.index("\x00")].count("\n") + 1,
         )
+    if (problem := _check_encoding(source)) is not None:
+        return problem
     try:
         return _check_tokens(source)
     except tokenize.TokenError as error:
@@ -92,6 +104,18 @@ def _parse(source: str) -> ast.Module | Problem:
         return Problem(
             "syntax", f"the source cannot be parsed: {str(error) or type(error).__name__}"
         )
+
+
+def _check_encoding(source: str) -> Problem | None:
+    """Python would decode the file anew by such a comment, and read another program than the one that was checked."""
+    for number, line in enumerate(_LINE_END.split(source, 2)[:2], 1):
+        declared = _ENCODING.match(line)
+        if declared and declared[1].lower().replace("_", "-") not in ("utf-8", "utf8", "utf-8-sig"):
+            message = f"the source declares the encoding {declared[1][:40]}; it is read as UTF-8, remove the line"
+            return Problem("syntax", message, number)
+        if not _BLANK_OR_COMMENT.match(line):
+            return None
+    return None
 
 
 def _check_tokens(source: str) -> Problem | None:

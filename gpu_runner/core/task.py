@@ -3,8 +3,9 @@
 import hashlib
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from gpu_runner.core.source import without_mark
 from gpu_runner.core.verdicts import Precision, Track
 
 
@@ -21,6 +22,11 @@ class TaskSpec(BaseModel):
     baseline_source: str | None = Field(
         default=None, description="the user's own ModelNew: a named baseline and first candidate"
     )
+
+    @field_validator("source", "baseline_source")
+    @classmethod
+    def _without_mark(cls, text: str | None) -> str | None:
+        return text and without_mark(text)
 
     @property
     def key(self) -> str:

@@ -1,6 +1,7 @@
 import pytest
 
 from gpu_runner.core.contract import check_candidate, check_contract
+from gpu_runner.core.task import TaskSpec
 
 TASK = """\
 import torch
@@ -29,6 +30,14 @@ def get_init_inputs():
 
 def test_a_task_in_the_kernelbench_form_has_no_problem() -> None:
     assert check_contract(TASK) == []
+
+
+def test_a_byte_order_mark_is_no_part_of_a_source() -> None:
+    marked = "\ufeff" + TASK
+
+    assert check_contract(marked) == []
+    assert check_candidate(marked.replace("class Model", "class ModelNew")) is None
+    assert TaskSpec(name="x", source=marked).source == TASK
 
 
 def test_a_reference_function_needs_inputs_only() -> None:

@@ -60,6 +60,29 @@ def test_a_syntax_error_names_its_line(source: str, line: int) -> None:
     assert abs(problem.line - line) <= 1
 
 
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("# coding: rot13\nx = 1\n", 1),
+        ("#!/usr/bin/python\n# -*- coding: latin-1 -*-\nx = 1\n", 2),
+        ("\r# vim: set fileencoding=utf-7 :\rx = 1\n", 2),
+    ],
+)
+def test_another_encoding_is_refused_with_its_line(source: str, line: int) -> None:
+    problem = parse(source)
+
+    assert isinstance(problem, Problem)
+    assert (problem.kind, problem.line) == ("syntax", line)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["# coding: utf-8\nx = 1\n", "x = 1\n# coding: rot13\n", "x = 1\n\n# coding: rot13\n"],
+)
+def test_what_python_reads_as_utf_8_is_accepted(source: str) -> None:
+    assert isinstance(parse(source), ast.Module)
+
+
 def test_lone_surrogates_are_a_problem_and_not_a_crash() -> None:
     assert parse("x = '\ud800'") == Problem("syntax", "the source is not valid Unicode text")
 

@@ -346,7 +346,7 @@ def test_what_nothing_makes_small_enough_to_interpret_is_for_a_gpu_only(pool: Lo
 
 
 def test_a_sound_task_is_not_warned_of(pool: LocalPool) -> None:
-    report = pool.inspect(task_of("return torch.tanh((x * self.w) @ y.t())"))
+    report = pool.inspect(task_of("return torch.tanh((self.norm(x) * self.w) @ y.t())"))
 
     assert report.warnings == ()
     assert [tuple(spec.shape) for spec in report.outputs] == [(16, 16)]

@@ -57,6 +57,12 @@ def test_a_task_is_submitted_and_its_run_started_in_one_call(owner: User) -> Non
     assert (run.spec().seed, run.budget["evaluations"], run.state) == (7, 5, RunState.QUEUED)
 
 
+def test_a_byte_order_mark_in_front_of_a_source_is_dropped(owner: User) -> None:
+    answer = Program(owner).post("/tasks", {"name": "x", "source": "\ufeff" + samples.TASK})
+    assert answer.status_code == 201
+    assert Task.objects.get().source.text == samples.TASK
+
+
 def test_a_source_that_is_no_task_is_answered_with_its_lines(owner: User) -> None:
     answer = Program(owner).post("/tasks", {"name": "bad", "source": "def f(:\n"})
     assert answer.status_code == 422

@@ -27,6 +27,7 @@ from gpu_runner.core.evaluation import (
     Timing,
 )
 from gpu_runner.core.findings import Finding, Severity, Source
+from gpu_runner.core.source import without_mark
 from gpu_runner.core.targets import TARGETS
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
@@ -89,7 +90,7 @@ class Judge:
                 return {"failure": "no task is open"}
             if message.get("do") == "lint":
                 return {"report": self._task.linted().model_dump(mode="json")}
-            evaluation = self._task.evaluate(str(message["source"]))
+            evaluation = self._task.evaluate(without_mark(str(message["source"])))
             return {"evaluation": evaluation.model_dump(mode="json")}
         except InvalidTask as error:
             return {"invalid_task": {"reason": error.reason, "line": error.line}}
