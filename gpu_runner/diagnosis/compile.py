@@ -190,7 +190,12 @@ PATTERNS: Final = (
     ),
 )
 
-_RESOURCES: Final = {"threads": Cause.THREADS, "registers": Cause.REGISTERS}
+_BY_WORD: Final = {
+    "threads": Cause.THREADS,
+    "registers": Cause.REGISTERS,
+    "fp16": Cause.LOW_PRECISION,
+    "bf16": Cause.LOW_PRECISION,
+}
 _CANDIDATE_LINE = re.compile(r"(?:candidate\.py|<candidate>)[\"']?(?:, line |:)(\d+)")
 _KERNEL_LINE = re.compile(r"\bat (\d+):\d+:")
 
@@ -261,7 +266,7 @@ def _advice(pattern: Pattern, groups: dict[str, str | None], line: int | None) -
         for name, value in words.items()
         if name not in ("other", "only")
     }
-    cause = _RESOURCES.get(words.get("what", ""), pattern.cause)
+    cause = _BY_WORD.get(words.get("what") or words.get("got", ""), pattern.cause)
     return Advice(pattern.fact.format(**words), suggestion, facts, line, cause_kind=cause)
 
 
