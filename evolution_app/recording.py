@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from django.db import transaction
 from django.utils import timezone
@@ -40,6 +40,9 @@ from gpu_runner.core.verdicts import RunState, Stage, State
 
 COUNTERS = ["last_seq", "last_candidate", "spent"]
 LIFE = "state wanted stop_reason runner lease_until device started_at finished_at".split()
+
+DEMONSTRATED: Final = "retrieval:"
+"""Where a first candidate comes from that is an entry of the library, named by its uid behind this."""
 
 
 @contextmanager
@@ -135,10 +138,11 @@ def _who(candidate: Candidate) -> dict[str, int]:
 
 
 def _record_uses(candidate: Candidate) -> None:
-    shown = ExperienceEntry.objects.filter(uid__in=candidate.entries).select_related(
-        "approved", "current"
-    )
-    ranks = {uid: rank for rank, uid in enumerate(candidate.entries, start=1)}
+    """The entries that were shown, in their order; a demonstration is itself the candidate."""
+    demonstrated = candidate.origin.removeprefix(DEMONSTRATED)
+    uids = candidate.entries or ([demonstrated] if demonstrated != candidate.origin else [])
+    ranks = {uid: rank for rank, uid in enumerate(uids, start=1)}
+    shown = ExperienceEntry.objects.filter(uid__in=uids).select_related("approved", "current")
     for entry in shown:
         version = entry.approved or entry.current
         if version is not None:

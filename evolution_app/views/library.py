@@ -123,6 +123,7 @@ def entry_context(
         "reviews": entry.reviews.select_related("reviewer", "version").order_by("-id"),
         "comments": entry.comments.select_related("author", "version"),
         "audit": AuditEvent.objects.about(entry).newest_first()[:50],
+        "not_verified": _why_not_verified(entry),
         "worth": worth.worth_of(entry),
         "shown_in": _shown_in(entry, user),
         "similar": similar_to(entry, user),
@@ -146,6 +147,15 @@ def entry_context(
 def asked_queue(request: HttpRequest) -> str:
     asked = request.POST.get("queue") or request.GET.get("queue") or "review"
     return asked if asked in queues.QUEUES else "review"
+
+
+def _why_not_verified(entry: ExperienceEntry) -> AuditEvent | None:
+    """What execution found wrong with a draft that came back from it."""
+    if entry.state != EntryState.DRAFT:
+        return None
+    verified = AuditEvent.objects.about(entry).filter(verb="entry.not_verified")
+    found: AuditEvent | None = verified.newest_first().first()
+    return found
 
 
 def _shown_in(entry: ExperienceEntry, user: User) -> Any:
