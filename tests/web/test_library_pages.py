@@ -274,3 +274,6 @@ def test_the_library_starts_with_entries_that_were_executed(viewer: User) -> Non
     approved = ExperienceEntry.objects.approved().visible_to(viewer)
     assert approved.count() >= 20
     assert all(e.has_evidence() or e.content.cures for e in approved.prefetch_related("evidence"))
+    client = as_user(viewer)
+    for entry in approved[:3]:
+        assert client.get(f"/library/{entry.pk}").status_code == 200
