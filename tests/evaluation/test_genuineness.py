@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpu_runner.core.verdicts import Track
-from gpu_runner.evaluation.child import dispatch, gates, genuineness
+from gpu_runner.evaluation.child import below, dispatch, gates, genuineness
 from gpu_runner.evaluation.child.compiling import CompiledKernel
 from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Modelled, Operation, Ran
 
@@ -16,7 +16,7 @@ from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Modelled,
 @pytest.fixture(autouse=True, scope="module")
 def _printing() -> Iterator[None]:
     before = torch._tensor_str._str
-    dispatch.tell_printing_apart(lambda tensor, elements: None)
+    below.tell_printing_apart(lambda tensor, elements: None)
     yield
     torch._tensor_str._str = before
 
@@ -50,7 +50,7 @@ def guilty(source: str, track: Track = Track.OWN_KERNELS) -> list[str]:
     x, w = torch.randn(20, 30), torch.nn.Parameter(torch.randn(30, 30))
     lengths = torch.tensor([3, 4])
     recorder = dispatch.Recorder([x, lengths], [w], lambda: None)
-    profile = dispatch.SeenBelow()
+    profile = below.SeenBelow()
     scope: dict[str, Any] = {
         "x": x,
         "w": w,

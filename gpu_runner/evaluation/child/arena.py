@@ -14,7 +14,7 @@ import torch
 
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Precision
-from gpu_runner.evaluation.child import compare, dispatch, inputs, structure
+from gpu_runner.evaluation.child import compare, groups, inputs, structure
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
 from gpu_runner.evaluation.child.memory import Lent, Memory, contiguous_stride, dtype_named
 from gpu_runner.evaluation.errors import InvalidTask
@@ -197,8 +197,8 @@ class Arena:
         self.tree = ran.tree
         self.narrowest = dtype_named(ran.narrowest) if ran.narrowest else None
         names = [op.name for op in ran.operations]
-        self.uses_matmul = any(dispatch.uses_matmul(name) for name in names)
-        self.uses_convolution = any(dispatch.uses_convolution(name) for name in names)
+        self.uses_matmul = any(groups.uses_matmul(name) for name in names)
+        self.uses_convolution = any(groups.uses_convolution(name) for name in names)
         state = self.constructed
         candidates = [
             (name, place)

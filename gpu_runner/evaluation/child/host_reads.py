@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gpu_runner.evaluation.child.dispatch import LaunchTap
+from gpu_runner.evaluation.child.launches import LaunchTap
 
 _STORAGE_READERS = ("__getitem__", "__iter__", "tolist", "_write_file", "copy_", "clone", "cpu")
 _CAPSULES = ("_to_dlpack", "_to_dlpack_versioned")

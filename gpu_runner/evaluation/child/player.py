@@ -28,11 +28,14 @@ from triton.runtime import interpreter as triton_interpreter
 from gpu_runner.core.targets import TARGETS
 from gpu_runner.evaluation.channel import Channel
 from gpu_runner.evaluation.child import (
+    below,
     dispatch,
+    flow,
     full_size,
     guard,
     host_reads,
     inputs,
+    launches,
     module_state,
     tells,
 )
@@ -119,7 +122,7 @@ class Player:
         self._module: Any = None
         self._path = ""
         self._guard: guard.Guard | None = None
-        self._tap: dispatch.LaunchTap | None = None
+        self._tap: launches.LaunchTap | None = None
         self._models: dict[bool, Any] = {}  # by: is it the float64 copy
         self._buffers_before: dict[str, torch.Tensor] = {}
         self._described: Any = None
@@ -129,7 +132,7 @@ class Player:
         self._working: list[torch.Tensor] = []
         self._previous: list[torch.Tensor] = []
         self._given: list[str] = []
-        self._survivors: list[dispatch.Survivor] = []
+        self._survivors: list[flow.Survivor] = []
         self._numbers: list[Any] = []
         self._threads_before = threading.active_count()
         self._gate: Any = None
@@ -203,9 +206,9 @@ class Player:
             from gpu_runner.evaluation.child import compiling
 
             compiling.install(target)
-        self._tap = dispatch.LaunchTap(self.is_own)
+        self._tap = launches.LaunchTap(self.is_own)
         self._tap.install()
-        dispatch.tell_printing_apart(self._tap.printed)
+        below.tell_printing_apart(self._tap.printed)
         if request.role in ("candidate", "baseline"):
             self._forbid_compiling()
             self._plant_decoy()
@@ -218,7 +221,7 @@ class Player:
         """`torch.compile` stays callable and does nothing but tell."""
 
         def tell(model: Any = None, **_: Any) -> Any:
-            line = dispatch.line_finder(self.is_own)()
+            line = launches.line_finder(self.is_own)()
             if line is not None:
                 detail = "calls torch.compile, which no track allows inside a candidate"
                 self._accuse("torch.compile", "torch_computes", detail, line)
@@ -231,7 +234,7 @@ class Player:
         player = self
 
         def told(what: str) -> None:
-            line = dispatch.line_finder(player.is_own)()
+            line = launches.line_finder(player.is_own)()
             detail = f"found the task's module in memory and used its {what}"
             player._accuse(f"decoy.{what}", "uses_reference", detail, line)
 
@@ -300,7 +303,7 @@ class Player:
         names = vars(self._module)
         options = {name: encode(names[name]) for name in OPTIONS if _can_cross(names.get(name))}
         kernels = [
-            dispatch.kernel_name(_innermost(value))
+            launches.kernel_name(_innermost(value))
             for value in names.values()
             if self._tap is not None and self._tap.is_own_kernel(_innermost(value))
         ]
@@ -511,11 +514,11 @@ class Player:
                 s for s in (*self._survivors, *recorder.survivors) if not s.storage.expired()
             ]
 
-    def survivors(self, model: Any) -> list[dispatch.Survivor]:
+    def survivors(self, model: Any) -> list[flow.Survivor]:
         """What earlier calls filled from their inputs and is still there; state that the reference has is no secret."""
         state = module_state.state_of(model)
         known = [*self._working, *(state[name] for name in self._given if name in state)]
-        keys = {dispatch.storage_key(tensor) for tensor in known}
+        keys = {flow.storage_key(tensor) for tensor in known}
         found = {s.key: s for s in self._survivors if not s.storage.expired()}
         return [s for key, s in found.items() if key not in keys]
 
@@ -644,7 +647,7 @@ class Player:
     @contextlib.contextmanager
     def _watch_full_size(self, model: Any, tensors: list[torch.Tensor]) -> Iterator[Any]:
         assert self._tap is not None
-        line_of = dispatch.line_finder(self.is_own)
+        line_of = launches.line_finder(self.is_own)
         recorder = dispatch.Recorder(
             tensors, list(module_state.weights_of(model)), line_of, is_real=False
         )
@@ -771,7 +774,7 @@ class _Watch:
         self._narrowest = Narrowest()
         if request.watched:
             poison = None if INTERPRETS else POISON[request.poison]
-            line_of = dispatch.line_finder(player.is_own)
+            line_of = launches.line_finder(player.is_own)
             self._is_audited = request.audit or player.watches_below
             weights = list(module_state.weights_of(model))
             self.recorder = dispatch.Recorder(
@@ -800,7 +803,7 @@ class _Watch:
                 if self._player._is_reference:
                     stack.enter_context(self._narrowest)
                 if self._is_audited:
-                    self._below = stack.enter_context(dispatch.SeenBelow())
+                    self._below = stack.enter_context(below.SeenBelow())
                 stack.enter_context(self.recorder.watch_functions())
                 stack.enter_context(self.recorder)
             output = function()
