@@ -20,13 +20,26 @@ from gpu_runner.core.verdicts import Fidelity, RunState, Stage
 from gpu_runner.core.verdicts import State as Life
 from gpu_runner.drafting import Context, Drafted, Drafter, preferred, unique_drafts
 from gpu_runner.evaluation.errors import InvalidTask, RunnerError
-from gpu_runner.evolution import engine, migration, replay, results, seeding, stopping
+from gpu_runner.evolution import (
+    bandit,
+    engine,
+    migration,
+    notes,
+    replay,
+    results,
+    seeding,
+    stopping,
+    texts,
+)
 from gpu_runner.evolution.fitness import is_correct, rank_key, worth
 from gpu_runner.evolution.results import RunResult
-from gpu_runner.evolution.types import Key, Operator, Request, State
+from gpu_runner.evolution.types import Key, Operator, Request, Settings, State
 from gpu_runner.proposals.models import Models, ProfileError, Writer
+from gpu_runner.proposals.models.prices import Allowance
+from gpu_runner.proposals.models.writer import Post
 from gpu_runner.proposals.types import Draft
 from gpu_runner.purse import Purse, tokens_of
+from gpu_runner.questions import Answer, Question
 from gpu_runner.sources import Pool, Sources
 
 MAX_FAILURES: Final = 3
@@ -91,6 +104,7 @@ class Course:
 
     Args:
         models: the operator's profiles; needed where the run names one.
+        batch: requests per island that are written to files at a time instead of sent; 0 sends them.
         library: the approved entries that the run's owner may see; None where there are none.
 
     Attributes:
@@ -107,12 +121,14 @@ class Course:
         library: experience.Shelf | None,
         sources: Sources,
         clock: Callable[[], float],
+        batch: int = 0,
     ) -> None:
         self.result: RunResult | None = None
         self._ledger = ledger
         self._pool = pool
         self._desk = desk
         self._models = models
+        self._batch = batch
         self._sources = sources
         self._spec = ledger.spec
         self._shelf = library if self._spec.use_library else None
@@ -121,11 +137,14 @@ class Course:
         self._drafter: Drafter | None = None
         self._seedings = 0
         self._report = TaskReport(inputs=(), outputs=(), probe=None)
-        self._state = engine.begin(self._spec.islands)
+        self._settings = Settings(method=self._spec.method)
+        self._state = engine.begin(self._spec.islands, self._settings)
         self._candidates: dict[int, Candidate] = {}
         self._waiting: deque[Candidate] = deque()
         self._offers: dict[Key, list[Draft]] = {}
         self._drafting = 0
+        self._posted: dict[str, Question] = {}
+        self._set_aside: dict[str, tuple[Allowance, ...]] = {}
         self._evaluating: set[int] = set()
         self._stages: dict[int, Stage] = {}
         self._failures: Counter[int] = Counter()
@@ -139,12 +158,17 @@ class Course:
     def start(self) -> None:
         """Ask for a slot to look at the task; a run whose model is not configured has failed."""
         try:
-            self._writer = self._models.writer(self._spec.model) if self._spec.model else None
+            self._writer = self._hired(self._spec.model) if self._spec.model else None
         except ProfileError as error:
             self._ledger.set_state(RunState.FAILED, str(error))
             self.result = self._summary(RunState.FAILED, str(error), None)
         else:
             self._errands.append(self._inspect)
+
+    def _hired(self, model: str) -> Writer:
+        if self._batch:
+            return self._models.poster(model, self._batch)
+        return self._models.writer(model)
 
     @property
     def is_hungry(self) -> bool:
@@ -262,10 +286,12 @@ class Course:
 
     def _seed_by_model(self) -> None:
         """Nothing else has a first candidate: let the model write one for each island from the reference alone."""
+        assert self._writer is not None
         self._seedings += 1
         for island in self._state.islands:
             if self._stop_reason() is None:
-                self._draft(Request(self._state.asked, island.index, Operator.SEED, ()))
+                number, model = self._state.asked, self._writer.name
+                self._draft(Request(number, island.index, Operator.SEED, (), model=model))
 
     # Drafting.
 
@@ -288,13 +314,13 @@ class Course:
     def _fill(self) -> None:
         """Ask the search for drafts, as many as there is room for."""
         assert self._drafter is not None
-        if not (self._candidates or self._drafting) and self._drafter.has_model:
+        if not (self._candidates or self._in_flight or self._posted) and self._drafter.has_model:
             if self._seedings < MAX_SEEDINGS:
                 self._seed_by_model()
             return
         while self._has_room() and self._stop_reason() is None:
             rng = engine.generator(self._spec.seed, self._state.asked)
-            request = engine.ask(self._state, rng, self._drafter.operators)
+            request = engine.ask(self._state, rng, self._drafter.ways)
             if request is None:
                 return
             self._draft(request)
@@ -303,7 +329,8 @@ class Course:
         """With a model, which may take a minute, a draft per island ahead; without, an answer decides the next question."""
         assert self._drafter is not None
         if self._drafter.has_model:
-            return self._drafting + len(self._waiting) < self._spec.islands
+            ahead = self._drafting + len(self._waiting) + len(self._posted)
+            return ahead < self._spec.islands * self._drafter.requests_per_island
         return not self._waiting and self._in_flight < self._pool.slots
 
     def _draft(self, request: Request) -> None:
@@ -313,8 +340,7 @@ class Course:
             self._take_drafts(Drafted(request, tuple(offered)))
             return
         self._drafting += 1
-        # A request that is being drafted keeps its number: the next one is another.
-        self._state = dataclasses.replace(self._state, asked=request.number + 1)
+        self._state = engine.asked(self._state, request)
         context = self._context(request.island)
         drafter, tell = self._drafter, self._desk.tell
         self._desk.think(lambda: drafter.make(request, context, tell))
@@ -323,6 +349,9 @@ class Course:
         return Context(tuple(self._candidates.values()), tuple(self._ledger.hints(island)))
 
     def _take_drafts(self, drafted: Drafted) -> None:
+        if drafted.post is not None:
+            self._post(drafted, drafted.post)
+            return
         request = drafted.request
         fresh = unique_drafts({"": drafted.drafts}, self._state.seen)[""]
         words = self._state.islands[request.island].strategy.words
@@ -332,18 +361,46 @@ class Course:
         # A model or a tuner may have something else next time; a rewrite has what it has.
         has_ended = not left and request.operator is Operator.REWRITE
         is_dry = (chosen is None or has_ended) and not drafted.is_put_off
+        cost = bandit.price(_amounts(drafted), self._purse.budget)
+        before = self._state
         with self._ledger.together():
             added = [self._add(chosen, drafted)] if chosen else []
             for call in drafted.calls:
                 self._record_call(call, added[0] if added else None)
             if drafted.trouble:
                 self._log(drafted.trouble)
-            self._ledger.note("answer", replay.asked_answer(request, added, is_dry=is_dry))
+            self._ledger.note(
+                "answer", replay.asked_answer(request, added, is_dry=is_dry, cost=cost)
+            )
+            self._state = engine.drafted(before, request, added, is_dry=is_dry, cost=cost)
+            self._note_changes(before)
             self._purse.spend(iterations=1)
         for allowance in drafted.allowances:
             self._purse.settle(allowance)
-        self._state = engine.drafted(self._state, request, added, is_dry=is_dry)
         self._waiting.extend(added)
+
+    def _post(self, drafted: Drafted, post: Post) -> None:
+        """A request for a batch file: it waits there until its answer is imported."""
+        question = Question.of(self._spec, drafted, post)
+        with self._ledger.together():
+            for call in drafted.calls:
+                self._record_call(call, None)
+            self._ledger.note("request", question.model_dump(mode="json"))
+        self._posted[question.id] = question
+        self._set_aside[question.id] = drafted.allowances
+
+    def _take_answers(self) -> None:
+        """Answers that were imported since their questions were asked."""
+        answers = {answer["id"]: answer for answer in self._ledger.notes("reply")}
+        for question in list(self._posted.values()):
+            if question.id in answers:
+                del self._posted[question.id]
+                answer = Answer.model_validate(answers[question.id])
+                request = question.request(self._state, self._candidates)
+                price = self._models.profile(question.model).price
+                drafted = question.answered(request, answer, price)
+                held = self._set_aside.pop(question.id)
+                self._take_drafts(dataclasses.replace(drafted, allowances=held))
 
     def _add(self, draft: Draft, drafted: Drafted) -> Candidate:
         request = drafted.request
@@ -355,6 +412,7 @@ class Course:
                 generation=max((p.generation + 1 for p in request.parents), default=0),
                 origin=draft.origin,
                 move=draft.move,
+                plan=str(request.idea.id) if request.idea else None,
                 predicted_gain=draft.predicted_gain,
                 entries=drafted.entries,
                 arm=drafted.arm,
@@ -426,11 +484,20 @@ class Course:
         self._candidates[candidate.id] = candidate
         self._state = engine.told(before, candidate)
         self._ledger.note("answer", replay.told_answer(candidate))
+        self._write_texts()
+        self._note_changes(before)
         if self._state.best is not before.best and self._state.best is not None:
             self._note_best(self._state.best)
         if self._state.migrations > before.migrations:
             self._note_migration(before, candidate)
         self._nominate(candidate)
+
+    def _write_texts(self) -> None:
+        """A strategy's text that had its trial gets a child that says what was learnt."""
+        if (want := engine.wanted_text(self._state)) is not None:
+            text = texts.child_of(want, self._state.plan)
+            self._ledger.note("answer", replay.text_answer(want, text))
+            self._state = engine.text_written(self._state, want, text)
 
     def _nominate(self, child: Candidate) -> None:
         parents = [self._candidates[number] for number in child.parents]
@@ -447,7 +514,7 @@ class Course:
         spent = dict(self._purse.spent)
         # What is being drafted is not pending yet, but will be.
         for name in ("evaluations", "iterations"):
-            spent[name] = spent.get(name, 0) + self._drafting
+            spent[name] = spent.get(name, 0) + self._drafting + len(self._posted)
         spent["gpu_s"] = self._gpu_seconds_soon(spent)
         return self._purse.shortage or stopping.stop_reason(self._state, self._purse.budget, spent)
 
@@ -470,11 +537,15 @@ class Course:
     # Contributions by people.
 
     def _take_injected(self) -> None:
-        for proposal in self._ledger.injected():
-            island = min(proposal.island, self._spec.islands - 1)
-            candidate = self._put(proposal.model_copy(update={"island": island}))
-            self._join(candidate, Operator.PERSON)
-            self._waiting.appendleft(candidate)
+        with self._ledger.together():
+            for proposal in self._ledger.injected():
+                island = min(proposal.island, self._spec.islands - 1)
+                known = tuple(number for number in proposal.parents if number in self._candidates)
+                steps = [self._candidates[number].generation + 1 for number in known]
+                placed = {"island": island, "parents": known, "generation": max(steps, default=0)}
+                candidate = self._put(proposal.model_copy(update=placed))
+                self._join(candidate, Operator.PERSON)
+                self._waiting.appendleft(candidate)
 
     def _join(self, candidate: Candidate, operator: Operator) -> None:
         self._ledger.note("answer", replay.joined_answer(candidate, operator))
@@ -487,14 +558,30 @@ class Course:
         self._candidates = {candidate.id: candidate for candidate in self._ledger.candidates()}
         self._failures = Counter(n["candidate_id"] for n in self._ledger.notes("failure"))
         self._state = replay.replay(
-            self._spec.islands, self._candidates, self._ledger.notes("answer")
+            self._spec.islands, self._candidates, self._ledger.notes("answer"), self._settings
         )
         self._settle_evaluations()
         for candidate in list(self._candidates.values()):
-            if candidate.id not in self._state.operators:
+            if candidate.id not in self._state.made:
                 self._join(candidate, Operator.SEED)
             if candidate.id in self._state.pending:
                 self._take_up(candidate)
+        self._take_up_questions()
+
+    def _take_up_questions(self) -> None:
+        """Questions of a batch file that have not led to anything yet; those with an answer do now."""
+        over = {a["number"] for a in self._ledger.notes("answer") if a["event"] == "asked"}
+        asked = map(Question.model_validate, self._ledger.notes("request"))
+        # Of one request the latest question counts: it has the first answer mended.
+        latest = {question.number: question for question in asked if question.number not in over}
+        for question in latest.values():
+            request = question.request(self._state, self._candidates)
+            self._state = engine.asked(self._state, request)
+            price = self._models.profile(question.model).price
+            allowance = self._purse.allow(question.tokens, question.body["max_tokens"], price)
+            self._posted[question.id] = question
+            self._set_aside[question.id] = (allowance,) if allowance else ()
+        self._take_answers()
 
     def _settle_evaluations(self) -> None:
         """A kill between an evaluation's end and its price must not leave the evaluation unpaid."""
@@ -531,6 +618,11 @@ class Course:
             return RunState.CANCELLED, "cancelled by a person"
         if wanted is not RunState.RUNNING:
             return RunState.FINISHED, BY_PERSON
+        if self._posted:
+            return (
+                RunState.PAUSED,
+                f"{len(self._posted)} requests wait for answers from a batch file",
+            )
         assert self._drafter is not None
         reason = self._stop_reason() or self._drafter.model_trouble or NOTHING_LEFT
         return RunState.FINISHED, reason
@@ -596,6 +688,11 @@ class Course:
 
     # Notes.
 
+    def _note_changes(self, before: State) -> None:
+        assert self._drafter is not None
+        for kind, payload in notes.between(before, self._state, self._drafter.ways):
+            self._ledger.note(kind, payload)
+
     def _describe_islands(self) -> None:
         if self._ledger.notes("island"):
             return
@@ -629,6 +726,15 @@ class Course:
 
     def _log(self, text: str) -> None:
         self._ledger.note("log", {"text": text[:2000]})
+
+
+def _amounts(drafted: Drafted) -> dict[str, float]:
+    """What a candidate takes of the budget, its evaluation included."""
+    return {
+        "evaluations": 1,
+        "tokens": sum(tokens_of(call) for call in drafted.calls),
+        "money_usd": sum(call.money_usd or 0.0 for call in drafted.calls),
+    }
 
 
 def _is_measured(candidate: Candidate) -> bool:

@@ -18,7 +18,7 @@ from gpu_runner.evaluation.errors import ChildFailed, RunnerError
 from gpu_runner.evolution import engine
 from gpu_runner.evolution.fitness import is_correct, worth
 from gpu_runner.evolution.strategies import strategy_of
-from gpu_runner.evolution.types import Operator, Request
+from gpu_runner.evolution.types import Operator, Request, Way
 from gpu_runner.proposals.models import Order, Role, Writer
 from gpu_runner.proposals.models.prices import Allowance
 from gpu_runner.proposals.models.writer import OnCall, Post
@@ -29,8 +29,6 @@ from gpu_runner.sources import Pool, Sources
 MODEL_OPERATORS: Final = frozenset(
     {Operator.IMPROVE, Operator.REPAIR, Operator.CROSSOVER, Operator.SIMPLIFY, Operator.SEED}
 )
-MODEL_SHARE: Final = 0.7
-"""Of the requests that a model and another source could both serve, the share that goes to the model."""
 MAX_FAILED_MOVES: Final = 6
 TRITON: Final = metadata.version("triton")
 
@@ -97,20 +95,26 @@ class Drafter:
         return self._writer is not None and self._writer.is_away
 
     @property
+    def requests_per_island(self) -> int:
+        return self._writer.requests_per_island if self._writer is not None else 1
+
+    @property
     def model_trouble(self) -> str:
         """Why the run goes on without its model for good; empty while it does not."""
         return self._writer.trouble if self._writer is not None else ""
 
     @property
-    def operators(self) -> frozenset[Operator]:
-        """What the search may ask for just now."""
-        return frozenset(self._sources.steps) | self._models_operators
+    def ways(self) -> frozenset[Way]:
+        """How the search may have candidates made just now."""
+        return frozenset(map(Way, self._sources.steps)) | self._models_ways
 
     @property
-    def _models_operators(self) -> frozenset[Operator]:
-        if self._writer is None or not self.has_model:
+    def _models_ways(self) -> frozenset[Way]:
+        writer = self._writer
+        if writer is None or not self.has_model:
             return frozenset()
-        return frozenset(op for op in MODEL_OPERATORS if self._writer.plays(_role(op)))
+        played = (op for op in MODEL_OPERATORS if writer.plays(_role(op)))
+        return frozenset(Way(operator, writer.name) for operator in played)
 
     def first_drafts(self, log: Callable[[str], None]) -> dict[str, list[Draft]]:
         """First candidates by kind of origin, in the order of preference of each source, each source once."""
@@ -129,16 +133,13 @@ class Drafter:
     def make(self, request: Request, context: Context, on_call: OnCall) -> Drafted:
         """Drafts for a request; called in a worker thread. `on_call` is told of requests to a model that led to another."""
         rng = engine.generator(self._spec.seed, request.number)
-        step = self._sources.steps.get(request.operator)
-        may_write = request.operator in self._models_operators
-        if step is None or (may_write and rng.random() < MODEL_SHARE):
+        if request.model:
             return self.write(request, context, rng, on_call)
+        step = self._sources.steps[request.operator]
         try:
             drafts = step(self._pool, self._spec.task, self._report, request, rng)
         except SOURCE_TROUBLE as error:
             return Drafted(request, (), trouble=f"{request.operator} failed: {error}")
-        if not drafts and may_write:
-            return self.write(request, context, rng, on_call)
         return Drafted(request, tuple(drafts))
 
     def write(
@@ -170,13 +171,14 @@ class Drafter:
             report=self._report,
             device=f"{self._pool.device.name} ({self._pool.device.kind})",
             island=request.island,
-            lens=strategy.lens,
+            lens=request.text.text if request.text else strategy.lens,
             temperature=strategy.temperature,
             parents=request.parents,
             examples=request.examples,
             entries=entries,
             failed=failed_moves(request.parents, context.known),
             hints=context.hints,
+            idea=request.idea.text if request.idea else "",
             show_findings=self._spec.use_diagnosis,
         )
 

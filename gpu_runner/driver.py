@@ -72,6 +72,7 @@ class Driver:
         models: Models | None = None,
         library: Shelf | None = None,
         sources: Sources | None = None,
+        batch: int = 0,
     ) -> "Driven":
         """Begin to work on a run, or go on where an earlier process was killed.
 
@@ -88,6 +89,7 @@ class Driver:
             library=library,
             sources=sources or standard_sources(),
             clock=self._clock,
+            batch=batch,
         )
         self._runs.append(driven)
         self._shares.join(driven)
@@ -257,6 +259,7 @@ def run(
     library: Sequence[Entry] = (),
     clock: Callable[[], float] = time.monotonic,
     sources: Sources | None = None,
+    batch: int = 0,
 ) -> RunResult:
     """Work on one run until it is over or people want it to rest; goes on where an earlier call was killed.
 
@@ -276,7 +279,7 @@ def run(
     driver = Driver(pool, failed, clock)
     try:
         shelf = Shelf.of(library) if library else None
-        driven = driver.add(ledger, models=models, library=shelf, sources=sources)
+        driven = driver.add(ledger, models=models, library=shelf, sources=sources, batch=batch)
         while driven.course.result is None:
             driver.turn()
         return driven.course.result

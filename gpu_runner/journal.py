@@ -13,11 +13,13 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
 from pydantic import ValidationError
 
+from gpu_runner import inbox
 from gpu_runner.core.best_file import best_file
 from gpu_runner.core.candidate import Candidate, Proposal
 from gpu_runner.core.evaluation import Evaluation
@@ -58,6 +60,16 @@ class Journal:
         except JournalError:
             self.close()
             raise
+
+    @classmethod
+    def reopened(cls, directory: Path) -> Self:
+        """The journal of the run that a folder holds. Raises JournalError where it holds none."""
+        try:
+            first = next(read_records(directory / "journal.jsonl"))
+            spec = RunSpec.model_validate(first["spec"])
+        except (OSError, StopIteration, KeyError, ValidationError) as error:
+            raise JournalError(f"{directory} holds no run; give the --out folder of one") from error
+        return cls(directory, spec)
 
     def __enter__(self) -> Self:
         return self
@@ -135,8 +147,13 @@ class Journal:
         self._write("model_call", call.model_dump(mode="json"))
 
     def injected(self) -> list[Proposal]:
-        """People inject kernels through the pages only."""
-        return []
+        """What lies in the inbox; a file is put away once the ledger has its candidate."""
+        taken = {note["file"] for note in self._notes["submission"]}
+        proposals = []
+        for name, proposal in inbox.waiting(self.directory, taken):
+            self.note("submission", {"file": name, "origin": proposal.origin})
+            proposals.append(proposal)
+        return proposals
 
     def hints(self, island: int) -> list[str]:
         """People give hints through the pages only."""
@@ -317,6 +334,37 @@ class Journal:
             os.replace(fresh, path)
         except OSError as error:
             raise _unwritable(path, error) from error
+
+
+@dataclass
+class History:
+    """What a journal tells of its run so far, without the right to write to it."""
+
+    spec: RunSpec
+    candidates: dict[int, Candidate] = field(default_factory=dict)
+    calls: list[ModelCall] = field(default_factory=list)
+
+
+def history(directory: Path) -> History:
+    """Read a run that may be in progress. Raises JournalError where the folder holds none."""
+    try:
+        first, *records = read_records(directory / "journal.jsonl")
+        told = History(RunSpec.model_validate(first["spec"]))
+        for record in records:
+            content = _without(record, "record")
+            if record["record"] == "candidate":
+                candidate = Candidate.model_validate(content)
+                told.candidates[candidate.id] = candidate
+            elif record["record"] == "finished":
+                evaluation = Evaluation.model_validate(content["evaluation"])
+                update = {"state": evaluation.state, "evaluation": evaluation}
+                old = told.candidates[content["candidate_id"]]
+                told.candidates[old.id] = old.model_copy(update=update)
+            elif record["record"] == "model_call":
+                told.calls.append(ModelCall.model_validate(content))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise JournalError(f"{directory} holds no run; give the --out folder of one") from error
+    return told
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,7 @@ from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Fidelity, Stage, VerifiedAt
 
 if TYPE_CHECKING:
+    from gpu_runner.batch import Imported
     from gpu_runner.doctor import Check
     from gpu_runner.evolution.results import RunResult
     from gpu_runner.experience.lineage import Lineage
@@ -169,6 +170,14 @@ class _Watched:
             soft_wrap=True,
         )
         self._bar.update(self._row, advance=1, description=f"best {self._best:.2f}x")
+
+
+def imported(taken: "Imported", file: Path) -> None:
+    err.print(Text(f"{taken.taken} answers taken, {taken.known} were known"))
+    for number, problem in taken.problems:
+        err.print(Text(f"{file}:{number}: {problem}", "yellow"))
+    for question in taken.missing:
+        err.print(Text(f"{file}: {question} has no answer yet", "yellow"))
 
 
 def result(found: "RunResult", folder: Path) -> None:

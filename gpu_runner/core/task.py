@@ -5,6 +5,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from gpu_runner.core.search import Method
 from gpu_runner.core.source import without_mark
 from gpu_runner.core.verdicts import Precision, Track
 
@@ -44,6 +45,7 @@ class Budget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     evaluations: int | None = Field(default=24, ge=1)
+    iterations: int | None = Field(default=None, ge=1, description="requests of the search")
     wall_s: float | None = Field(default=None, gt=0)
     tokens: int | None = Field(default=None, ge=1)
     money_usd: float | None = Field(default=None, gt=0)
@@ -67,6 +69,21 @@ class RunSpec(BaseModel):
     budget: Budget = Budget()
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     model: str | None = Field(default=None, description="a profile of models.toml; None: no model")
+    method: Method = Field(default=Method.EVOLUTION, description="or the control arm")
     use_initialisers: bool = True
     use_diagnosis: bool = True
     use_library: bool = True
+
+
+def best_of_10(spec: RunSpec) -> RunSpec:
+    """The protocol that results of models are reported by: ten answers from the reference alone, the best one counts."""
+    return spec.model_copy(
+        update={
+            "method": Method.SAMPLING,
+            "islands": 1,
+            "budget": spec.budget.model_copy(update={"evaluations": 10}),
+            "use_initialisers": False,
+            "use_diagnosis": False,
+            "use_library": False,
+        }
+    )

@@ -33,7 +33,8 @@ MAX_CORRECT = 10
 MAX_FAILING = 4
 TOLD_PER_MIGRATION = 3
 """Answers per island between two migrations."""
-LEAD = 1.0
+LEAD = 3.0
+"""Requests for the leading island to one for each of the others."""
 PLANNED = 0.5
 """Share of requests that the plan decides where it has an open idea for the island; the rest start from a parent."""
 STALE = 15
@@ -56,15 +57,12 @@ def generator(seed: int, number: int) -> random.Random:
     return random.Random(f"{seed}:{number}")
 
 
-def ask(
-    state: State, rng: random.Random, available: frozenset[Way] | frozenset[Operator]
-) -> Request | None:
+def ask(state: State, rng: random.Random, ways: frozenset[Way]) -> Request | None:
     """What to try next: for the island that had least, what the plan says or selected parents, by a way that can still give.
 
     Returns:
         None where no island has a parent to which an available way may still be applied.
     """
-    ways = frozenset(way if isinstance(way, Way) else Way(way) for way in available)
     if state.settings.method is Method.SAMPLING:
         return _sample(state, rng, ways)
     for island in _hungriest_first(state):
@@ -76,6 +74,14 @@ def ask(
             if request is not None:
                 return request
     return None
+
+
+def asked(state: State, request: Request) -> State:
+    """A request is being drafted: the next one has another number and another idea."""
+    idea = {request.idea.id} if request.idea else set()
+    return replace(
+        state, asked=max(state.asked, request.number + 1), reserved=state.reserved | idea
+    )
 
 
 def drafted(
@@ -99,9 +105,10 @@ def drafted(
     return replace(
         state,
         asked=max(state.asked, request.number + 1),
-        dry=_with(state.dry, {request.key: dry}) if is_dry else state.dry,
+        dry=_with(state.dry, {request.key: dry}),
         exhausted=state.exhausted | {request.key} if is_over else state.exhausted,
         plan=plans.tried(state.plan, idea, candidates) if idea is not None else state.plan,
+        reserved=state.reserved - {idea},
     )
 
 
@@ -182,8 +189,8 @@ def _sample(state: State, rng: random.Random, ways: frozenset[Way]) -> Request |
     island = _hungriest_first(state)[0]
     writers = sorted(way for way in ways if way.operator is Operator.SEED)
     if writers:
-        way = rng.choice(writers)
-        return _request(state, island, way, (), rng)
+        request = _request(state, island, rng.choice(writers), (), rng)
+        return request if request.key not in state.exhausted else None
     members = unique(m for home in state.islands for m in home.members if not m.parents)
     for parent in rng.sample(members, len(members)):
         suited = sorted(w for w in ways if selection.suits(w.operator, parent))
@@ -201,7 +208,7 @@ def _planned(
     if not state.settings.plans or rng.random() >= PLANNED:
         return None
     members = {member.id: member for member in island.members}
-    for idea in plans.promising(state.plan, members):
+    for idea in plans.promising(state.plan, members, state.reserved):
         broken = members.get(idea.candidates[-1]) if idea.candidates else None
         options = [(Operator.IMPROVE, members[idea.base])]
         if broken is not None and not is_correct(broken):
@@ -239,7 +246,7 @@ def _from_parent(
 def _idea_for(state: State, way: Way, parent: Candidate) -> Idea | None:
     """What the plan has for a parent that was selected without it: its best idea, or the one whose code broke."""
     if way.operator is Operator.IMPROVE:
-        return next(iter(plans.promising(state.plan, {parent.id})), None)
+        return next(iter(plans.promising(state.plan, {parent.id}, state.reserved)), None)
     made = state.made.get(parent.id)
     if way.operator is Operator.REPAIR and made is not None and made.idea is not None:
         return state.plan.ideas[made.idea]

@@ -26,7 +26,6 @@ PRIOR_WEIGHT: Final = 1.0
 """How many attempts an estimate of gain or difficulty weighs against what was seen."""
 MAX_LOSS: Final = 0.5
 """A loss, as a logarithm, counts no more than this against the other ideas of its kind."""
-BASED = 1.0
 UNKNOWN_GAIN: Final = 1.1
 """Expected of a suggestion that comes without a figure."""
 
@@ -83,19 +82,22 @@ def proposed(plan: Plan, base: Candidate, suggestions: Iterable[Suggestion]) -> 
     return _bounded(replace(plan, ideas=MappingProxyType(ideas)))
 
 
-def promising(plan: Plan, bases: Collection[int]) -> list[Idea]:
-    """Open ideas for these candidates that nobody is trying just now, the highest score first."""
+def promising(plan: Plan, bases: Collection[int], reserved: Collection[int] = ()) -> list[Idea]:
+    """Open ideas for these candidates that nobody is trying just now, the best prospect first."""
     free = [
         idea
         for idea in plan.ideas.values()
-        if idea.base in bases and idea.state is IdeaState.OPEN and not idea.in_flight
+        if idea.base in bases
+        and idea.state is IdeaState.OPEN
+        and not idea.in_flight
+        and idea.id not in reserved
     ]
     return sorted(free, key=lambda idea: (-prospect(plan, idea), idea.id))
 
 
 def prospect(plan: Plan, idea: Idea) -> float:
     """The logarithm of the speedup that one more attempt promises: an idea for a slow kernel must gain more."""
-    return BASED * math.log(max(idea.base_speedup, 0.01)) + score(plan, idea)
+    return math.log(max(idea.base_speedup, 0.01)) + score(plan, idea)
 
 
 def score(plan: Plan, idea: Idea) -> float:

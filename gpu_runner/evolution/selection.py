@@ -20,7 +20,7 @@ class Mode(StrEnum):
     RANDOM = "random"
 
 
-MODE_SHARES: Mapping[Mode, float] = {Mode.EXPLOIT: 0.6, Mode.EXPLORE: 0.25, Mode.RANDOM: 0.15}
+MODE_SHARES: Mapping[Mode, float] = {Mode.EXPLOIT: 0.75, Mode.EXPLORE: 0.1, Mode.RANDOM: 0.15}
 PROMISING = 0.5
 """Share of the best elite's speedup below which an elite of another cell is explored last."""
 

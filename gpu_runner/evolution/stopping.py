@@ -50,6 +50,7 @@ def _over_budget(state: State, budget: Budget, spent: Mapping[str, float]) -> st
     used["evaluations"] = used.get("evaluations", 0) + len(state.pending)
     units = {
         "evaluations": "evaluations",
+        "iterations": "iterations",
         "wall_s": "seconds",
         "tokens": "tokens",
         "money_usd": "US dollars",

@@ -1,7 +1,7 @@
 """Strategies' texts as populations: what a model is told competes by what the candidates written under it gained.
 
 Each island starts with its strategy's lens. Once every living text of an island has had its trial, a child of the best is
-wanted; when the island is full the worst leaves first. Who writes children is not known here.
+wanted; when the island is full the worst leaves first. `child_of` writes one without a model.
 
 Source: prompts that evolve with the kernels, KernelFoundry (Wiedemann et al.); selection and bounds are ours.
 """
@@ -13,12 +13,14 @@ from types import MappingProxyType
 from typing import Final
 
 from gpu_runner.core.search import StrategyText
-from gpu_runner.evolution.types import Island
+from gpu_runner.evolution.types import Island, Plan
 
 TRIAL: Final = 6
 """Candidates that a text is given before it is compared."""
 MAX_LIVING: Final = 3
 PRIOR_GAIN: Final = 0.1
+TOLD: Final = 3
+LEARNT: Final = "In this run:"
 
 Texts = Mapping[int, StrategyText]
 
@@ -79,6 +81,18 @@ def born(texts: Texts, want: Wanted, text: str) -> Texts:
         worst = want.parents[-1]
         after[worst.id] = after[worst.id].model_copy(update={"is_retired": True})
     return MappingProxyType(after)
+
+
+def child_of(want: Wanted, plan: Plan) -> str:
+    """The best text with what the run has learnt since: which kinds of change paid, and which did not or broke."""
+    ranked = sorted(plan.lessons.items(), key=lambda known: (-known[1].gain, known[0]))
+    paid = [key for key, lesson in ranked if lesson.gain > 0][:TOLD]
+    failed = [key for key, lesson in reversed(ranked) if lesson.tries and lesson.gain <= 0][:TOLD]
+    parts = [want.parents[0].text.partition(LEARNT)[0].rstrip()]
+    if paid or failed:
+        parts.append(f"{LEARNT} {', '.join(paid) or 'nothing yet'} paid;")
+        parts.append(f"{', '.join(failed) or 'nothing'} did not.")
+    return " ".join(parts)[:1000]
 
 
 def credited(texts: Texts, number: int, gain: float) -> Texts:

@@ -171,7 +171,11 @@ class Made:
 
 @dataclass(frozen=True)
 class State:
-    """Everything the search knows; replaced, never changed."""
+    """Everything the search knows; replaced, never changed.
+
+    Args:
+        reserved: ideas of requests that are being drafted.
+    """
 
     islands: tuple[Island, ...]
     settings: Settings = Settings()
@@ -189,6 +193,7 @@ class State:
     credit: Mapping[Way, Credit] = field(default_factory=lambda: MappingProxyType({}))
     children: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     plan: Plan = Plan()
+    reserved: frozenset[int] = frozenset()
     texts: Mapping[int, StrategyText] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
@@ -203,11 +208,6 @@ class State:
         )
         if self.migrations:
             assert all(island.members for island in self.islands), "an island is empty"
-
-    @property
-    def operators(self) -> Mapping[int, Operator]:
-        """By which operator each candidate was made."""
-        return {number: made.way.operator for number, made in self.made.items()}
 
     def find(self, candidate_id: int) -> Candidate | None:
         """A member of any island or of the archive."""

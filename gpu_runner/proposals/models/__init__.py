@@ -72,9 +72,9 @@ class Models:
             self._endpoints[name] = Endpoint(name, profile, profile.secret(self._environment))
         return Writer(self._endpoints[name])
 
-    def poster(self, name: str) -> Poster:
+    def poster(self, name: str, requests_per_island: int) -> Poster:
         """A writer for batch files, which needs no key. Raises ProfileError where there is no such profile."""
-        return Poster(name, self.profile(name))
+        return Poster(name, self.profile(name), requests_per_island)
 
     def keeping(self, old: "Models") -> Self:
         """These, with the endpoints of an earlier reading whose profiles have not changed."""

@@ -45,6 +45,7 @@ class Order:
         entries: of the library, the best first.
         hints: what people ask for, the newest first.
         failed: what was tried on these parents and did not help, one line each.
+        idea: of the plan, to be tried now.
         show_findings: False leaves the diagnosis out, to see what it is worth.
     """
 
@@ -61,6 +62,7 @@ class Order:
     failed: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     show_findings: bool = True
+    idea: str = ""
 
 
 class TooLong(ValueError):
@@ -126,6 +128,7 @@ def _whole(order: Order) -> list[Message]:
         entries=_section("Lessons from other tasks", [_entry(entry) for entry in order.entries]),
         examples=_section("Other kernels of this task", [_example(c) for c in order.examples]),
         hints=_section("People ask for", [f"- {hint}" for hint in order.hints]),
+        idea=_section("Try this now", [order.idea] if order.idea else []),
         failed=_section("Tried on this kernel without success", [f"- {m}" for m in order.failed]),
     )
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]

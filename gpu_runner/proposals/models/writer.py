@@ -57,6 +57,8 @@ class Written:
 class Writer:
     """One endpoint at work for one run; may be used from several threads."""
 
+    requests_per_island = 1
+
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._refusals = 0
@@ -184,7 +186,8 @@ class Writer:
 class Poster(Writer):
     """Writes requests for a batch file instead of sending them; whoever answers needs no connection from here."""
 
-    def __init__(self, name: str, profile: Profile) -> None:
+    def __init__(self, name: str, profile: Profile, requests_per_island: int) -> None:
+        self.requests_per_island = requests_per_island
         self._endpoint = Endpoint(name, profile, None)
         self._refusals = 0
 

@@ -1,0 +1,100 @@
+"""The folder through which people and outside agents give kernels to a run: `inbox/NAME.py` under its --out folder.
+
+The first lines may be comments `# author: NAME`, `# island: N`, `# parent: N` and `# move: what was changed`.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from gpu_runner.core.candidate import Proposal
+from gpu_runner.core.contract import check_candidate
+from gpu_runner.core.source import MAX_BYTES
+
+_HEADER = re.compile(r"#[ \t]*(author|island|parent|move):[ \t]*(.*)")
+_AUTHOR = re.compile(r"[^\w.@ -]")
+
+
+class Refused(ValueError):
+    """A file that cannot become a candidate; the message is for its author."""
+
+
+def submit(
+    folder: Path,
+    source: str,
+    *,
+    author: str,
+    island: int = 0,
+    parent: int | None = None,
+    move: str = "",
+) -> Path:
+    """Put a kernel into the inbox, whole or not at all. Raises Refused where it cannot become a candidate."""
+    header = [f"# author: {author}", f"# island: {island}"]
+    header += [f"# parent: {parent}"] if parent is not None else []
+    header += [f"# move: {' '.join(move.split())}"] if move else []
+    text = "\n".join([*header, source])
+    read(text)
+    inbox = folder / "inbox"
+    inbox.mkdir(exist_ok=True)
+    path = inbox / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.py"
+    draft = path.with_suffix(".new")
+    draft.write_text(text, encoding="utf-8")
+    os.replace(draft, path)
+    return path
+
+
+def waiting(folder: Path, taken: Collection[str]) -> Iterator[tuple[str, Proposal]]:
+    """Files that are not taken yet, the oldest first; the others are moved to `taken/` or, with the reason, to `refused/`."""
+    inbox = folder / "inbox"
+    if not inbox.is_dir():
+        return
+    for path in sorted(inbox.glob("*.py"), key=lambda path: (path.stat().st_mtime, path.name)):
+        if path.name in taken:
+            _move(path, inbox / "taken")
+            continue
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise Refused(f"it has more than {MAX_BYTES:,} bytes")
+            proposal = read(path.read_text(encoding="utf-8"))
+        except (Refused, UnicodeDecodeError) as problem:
+            _move(path, inbox / "refused")
+            (inbox / "refused" / f"{path.stem}.txt").write_text(f"{problem}\n", encoding="utf-8")
+            continue
+        yield path.name, proposal
+
+
+def read(text: str) -> Proposal:
+    """A file of the inbox as a proposal. Raises Refused."""
+    facts = {}
+    for line in text.splitlines():
+        found = _HEADER.fullmatch(line.strip())
+        if found is None:
+            break
+        facts[found.group(1)] = found.group(2).strip()
+    problem = check_candidate(text)
+    if problem is not None:
+        raise Refused(
+            f"line {problem.line}: {problem.message}" if problem.line else problem.message
+        )
+    author = _AUTHOR.sub("", facts.get("author", ""))[:60] or "unknown"
+    parent = facts.get("parent")
+    return Proposal(
+        source=text,
+        island=_number(facts.get("island", "0"), "island"),
+        parents=() if parent is None else (_number(parent, "parent"),),
+        origin=f"person:{author}",
+        move=facts.get("move", "")[:300] or f"a kernel by {author}",
+    )
+
+
+def _number(text: str, name: str) -> int:
+    if not text.isdecimal() or len(text) > 6:
+        raise Refused(f"the {name} is no number: {text[:40]!r}")
+    return int(text)
+
+
+def _move(path: Path, to: Path) -> None:
+    to.mkdir(exist_ok=True)
+    os.replace(path, to / path.name)
