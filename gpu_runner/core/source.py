@@ -8,6 +8,7 @@ import ast
 import hashlib
 import io
 import re
+import threading
 import tokenize
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,9 @@ MAX_OPERATOR_RUN: Final = 40
 MAX_CHAIN: Final = 400
 MAX_STATEMENT_TOKENS: Final = 12_000
 MAX_BRANCHES: Final = 120
+
+_PARSING: Final = threading.Lock()
+"""CPython 3.11 counts the depth of a new tree for all threads together: two parsers at once end in a SystemError."""
 
 _CHAINING = frozenset("+ - * / // % @ ** | & ^ << >> . [ ( < > <= >= == !=".split())
 _CHAINING_WORDS = frozenset("if else and or not in is lambda await for".split())
@@ -97,7 +101,8 @@ def fingerprint(source: str) -> str:
 
 def _parse(source: str) -> ast.Module | Problem:
     try:
-        return ast.parse(source)
+        with _PARSING:
+            return ast.parse(source)
     except SyntaxError as error:
         return Problem("syntax", error.msg, error.lineno)
     except (ValueError, RecursionError, MemoryError) as error:

@@ -4,6 +4,7 @@ Only what explains an error that was observed is concluded from it; text alone c
 """
 
 import ast
+import copy
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +45,12 @@ class Kernel:
     accesses: tuple[Access, ...]
 
     @property
+    def constexprs(self) -> frozenset[str]:
+        """Names of the arguments that are known at compile time."""
+        annotated = [a for a in self.node.args.args if a.annotation is not None]
+        return frozenset(a.arg for a in annotated if "constexpr" in ast.unparse(a.annotation))  # type: ignore[arg-type]
+
+    @property
     def loads(self) -> list[Access]:
         return [access for access in self.accesses if access.kind == "load"]
 
@@ -58,7 +65,7 @@ class Kernel:
         """The expression with the names in it replaced by what they were set to."""
         if depth == 0:
             return expression
-        return _Expander(self, depth).visit(ast.parse(ast.unparse(expression), mode="eval").body)  # type: ignore[no-any-return]
+        return _Expander(self, depth).visit(copy.deepcopy(expression))  # type: ignore[no-any-return]
 
     def line_of_call(self, *names: str) -> int | None:
         """The first line that calls one of these functions of triton.language."""

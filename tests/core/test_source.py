@@ -1,9 +1,12 @@
 import ast
+import gc
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gpu_runner.core.source import MAX_BYTES, Problem, check_bounds, fingerprint, parse
+from gpu_runner.core.source import MAX_BYTES, Problem, _parse, check_bounds, fingerprint, parse
 
 HOSTILE = {
     "brackets": "(" * 10_000,
@@ -105,3 +108,33 @@ def test_the_fingerprint_ignores_comments_docstrings_and_layout_only() -> None:
     assert fingerprint(plain) == fingerprint(dressed)
     assert fingerprint(plain) != fingerprint(plain.replace("1", "2"))
     assert fingerprint("def f(:") != fingerprint("def g(:")
+
+
+def test_several_threads_parse_at_once() -> None:
+    class Handover:
+        """Garbage whose collection lets another thread run in the middle of making a tree."""
+
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            time.sleep(0)
+
+    source = "def f(a):\n    return [g(a, x=[b, (1, {'k': v})]) for v in b]\n" * 6
+
+    def work() -> bool:
+        made = []
+        for _ in range(100):
+            Handover()
+            made.append(_parse(source))
+        return all(isinstance(tree, ast.Module) for tree in made)
+
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(1)
+    try:
+        with ThreadPoolExecutor(6) as threads:
+            assert all(found.result() for found in [threads.submit(work) for _ in range(6)])
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*thresholds)
