@@ -9,7 +9,7 @@ from gpu_runner.core.search import StrategyText
 from gpu_runner.core.task import Budget
 from gpu_runner.evolution import bandit, texts
 from gpu_runner.evolution.engine import begin
-from gpu_runner.evolution.types import Credit, Operator, Way
+from gpu_runner.evolution.types import Credit, Lesson, Operator, Plan, Way
 
 CHEAP, DEAR = Way(Operator.IMPROVE, "cheap"), Way(Operator.IMPROVE, "dear")
 TUNE = Way(Operator.TUNE)
@@ -104,3 +104,16 @@ def test_texts_that_gain_are_chosen_more_often() -> None:
     }
     chosen = Counter(texts.choose(known, 0, random.Random(n)).id for n in range(300))
     assert chosen[2] > 5 * chosen[1] > 0
+
+
+def test_a_child_says_what_was_learnt_and_forgets_what_its_parent_said_of_it() -> None:
+    parent = StrategyText(id=1, island=0, text=f"Fuse. {texts.LEARNT} tiles paid; fusion did not.")
+    lessons = {
+        "launches": Lesson(tries=2, gain=0.5),
+        "spills": Lesson(tries=2, gain=0.1),
+        "tail": Lesson(tries=3, broke=3),
+        "uncoalesced": Lesson(tries=1, gain=-0.2),
+    }
+    child = texts.child_of(texts.Wanted(0, (parent,)), Plan(lessons=lessons))
+    assert child == f"Fuse. {texts.LEARNT} launches, spills paid; uncoalesced, tail did not."
+    assert texts.child_of(texts.Wanted(0, (parent,)), Plan()) == "Fuse."
