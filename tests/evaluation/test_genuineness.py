@@ -232,7 +232,7 @@ def test_the_host_is_told_the_numbers_of_another_call() -> None:
     told: list[Any] = []
 
     def body() -> torch.Tensor:
-        told.append([t.amax().item(), t.amax(1)[:2].tolist()])
+        told.append([t.amax().item(), t.sum().long().item(), t.amax(1)[:2].tolist()])
         return t.clone()
 
     t = torch.ones(20, 30)
@@ -240,7 +240,7 @@ def test_the_host_is_told_the_numbers_of_another_call() -> None:
     t = torch.zeros(20, 30)
     recorded(body, dispatch.Recorder([t], [], lambda: None, replay=numbers))
 
-    assert told == [[1.0, [1.0, 1.0]], [1.0, [1.0, 1.0]]]
+    assert told == [[1.0, 600, [1.0, 1.0]], [1.0, 600, [1.0, 1.0]]]
 
 
 def test_a_number_that_the_host_reads_is_told_apart_from_what_the_output_holds() -> None:

@@ -101,9 +101,8 @@ class Recorder(TorchDispatchMode):
         with record_span(self._span):
             result = func(*args, **kwargs)
         self._record(func, args, kwargs, result)
-        if isinstance(result, float) and self.flow.is_from_floats(args[0]):
-            return self.told(result)
-        return result
+        is_number = isinstance(result, int | float) and not isinstance(result, bool)
+        return self.told(result) if is_number and self.flow.is_from_floats(args[0]) else result
 
     def told(self, number: Any) -> Any:
         """What the host gets to know where it reads a number that was made from floating-point inputs."""
