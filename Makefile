@@ -29,7 +29,8 @@ test: setup test-system ## every test that needs no GPU
 test-triton: setup ## the tests of the interpreter, the compiler and the protocol with an older Triton
 	@scripts/older-triton 3.6.0
 	@.venv/triton-3.6.0/bin/python -m pytest -n 2 --dist loadfile tests/evaluation/test_interpreter.py \
-		tests/evaluation/test_interpreter_libdevice.py tests/evaluation/test_compiling.py tests/evaluation/test_protocol.py $(ARGS)
+		tests/evaluation/test_interpreter_libdevice.py tests/evaluation/test_memory_safety.py \
+		tests/evaluation/test_compiling.py tests/evaluation/test_protocol.py $(ARGS)
 
 check: setup ## ruff, mypy, import-linter
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m mypy && .venv/bin/lint-imports

@@ -164,7 +164,10 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
                 self.session.touched.note_masked_store(pointer.region)
             self._note_write(pointer, addresses, data, allowed)
         self._spinning = (0, 0, 0)
-        return base._interpreter.store(ptrs.data, np.ascontiguousarray(data), allowed)
+        stored = base._interpreter.store(ptrs.data, np.ascontiguousarray(data), allowed)
+        if pointer is not None:
+            self._check_lanes(pointer, addresses, data, allowed)
+        return stored
 
     def create_atomic_rmw(
         self, rmw: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any
@@ -193,7 +196,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         itemsize = array_type(ptr.get_element_ty()).itemsize
         self._allowed, addresses, pointer = self._checked(ptr, mask, itemsize, "atomic")
         self._atomic_addresses = addresses
-        self.is_synchronised = True
+        was_synchronised, self.is_synchronised = self.is_synchronised, True
         if pointer is None or not addresses.size:
             return
         self.counts.atomics += addresses.size * self.weight
@@ -201,8 +204,16 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         if self.counts_sectors:
             self._note_site(pointer, "atomic")
         region = pointer.region
-        if self.session.tracks and region.shadow is not None:
-            elements = region.elements(addresses)
+        if not self.session.tracks or not region.is_small_enough:
+            return
+        elements = region.elements(addresses)
+        if region.is_written and not was_synchronised:
+            wrote = region.marks[0][elements]
+            foreign = (wrote != NOBODY) & (wrote != self.number)
+            if foreign.any():
+                self._report_race(pointer, addresses, foreign, wrote, "write-atomic")
+        region.note_atomic(elements, self.number)
+        if region.shadow is not None:
             unwritten = ~region.shadow.written[elements]
             if unwritten.any():
                 self._report_unwritten(pointer, addresses, unwritten, "atomic", certain=True)
@@ -251,6 +262,8 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             pointer = self.memory.find(lo)
         if pointer is not None and pointer.region.contains(lo, hi):
             self._stretch = lo, hi
+            if name and self.session.tracks and (lo < pointer.address or hi > pointer.end):
+                self._report_outside_view(pointer, addresses, access)
             return wanted, addresses, pointer
         return self._without_strays(ptrs, wanted, addresses, itemsize, access, pointer)
 
@@ -291,6 +304,22 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         allowed[wanted] = inside
         self._stretch = (owner.region.lo, owner.region.lo) if owner else (0, 0)
         return allowed, addresses[inside], pointer
+
+    def _report_outside_view(self, pointer: Pointer, addresses: np.ndarray, access: str) -> None:
+        """Inside the memory that a view lies in, which may be meant: parts of one tensor share a pointer."""
+        outside = addresses[(addresses < pointer.address) | (addresses >= pointer.end)]
+        if not outside.size:
+            return
+        self.session.report(
+            int(outside.size),
+            kind="outside_view",
+            access=access,
+            tensor=pointer.name,
+            index=(int(outside[0]) - pointer.address) // pointer.itemsize,
+            extent=(pointer.end - pointer.address) // pointer.itemsize,
+            certain=False,
+            **self._here(),
+        )
 
     def _here(self) -> dict[str, Any]:
         return {
@@ -367,6 +396,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         elements = region.elements(addresses)
         writer, reader = region.marks
         if not self.is_synchronised:
+            self._check_atomics(pointer, addresses, elements)
             wrote, read = writer[elements], reader[elements]
             foreign_write = (wrote != NOBODY) & (wrote != self.number)
             foreign_read = (read != NOBODY) & (read != self.number)
@@ -390,6 +420,30 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         region.is_written = True
         if region.shadow is not None:
             region.shadow.written[elements] = True
+
+    def _check_atomics(self, pointer: Pointer, addresses: np.ndarray, elements: np.ndarray) -> None:
+        """A plain store to what other programs change by atomic operations."""
+        adders = pointer.region.adders
+        if adders is None:
+            return
+        by = adders[elements]
+        foreign = (by != NOBODY) & (by != self.number)
+        if foreign.any():
+            self._report_race(pointer, addresses, foreign, by, "write-atomic")
+
+    def _check_lanes(
+        self, pointer: Pointer, addresses: np.ndarray, data: np.ndarray, allowed: np.ndarray
+    ) -> None:
+        """After a store: an element that holds another value than a lane wrote had a second writer in the same store."""
+        if not self.session.tracks or addresses.size < 2:
+            return
+        new = data.reshape(-1) if allowed.all() else data[allowed]
+        ones = np.ones(addresses.shape, bool)
+        now = base._interpreter.load(addresses, ones, np.zeros_like(new), new.dtype)
+        lost = now.view(f"u{now.itemsize}") != np.ascontiguousarray(new).view(f"u{new.itemsize}")
+        if lost.any():
+            own = np.full(addresses.shape, self.number, np.int32)
+            self._report_race(pointer, addresses, lost, own, "write-write", certain=False)
 
     def _report_race(
         self,

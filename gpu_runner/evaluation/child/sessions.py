@@ -101,11 +101,16 @@ def plain(value: Any) -> Any:
 class Session:
     """What is seen of the launches between entering and leaving `session(...)`.
 
-    `findings` are dicts with: `kind` ("out_of_bounds", "race", "unwritten" or "launch"), `access` ("load", "store",
-    "atomic"; for a race "write-write" or "read-write"), `kernel`, `line` (in the candidate's file), `tensor` (name of the
-    kernel's argument), `index` (in elements from the tensor's first, may be negative), `extent` (how many elements its
-    memory holds from there), `program` [x, y, z], `other_program` for a race, `count` of elements, `certain` (False:
-    harmless if the value read is never used), and `launch` (position in `launches`). One per kernel, line, tensor and kind.
+    `findings` are dicts with:
+
+    - `kind`: "out_of_bounds", "outside_view" (of a tensor, inside its memory), "race", "unwritten" or "launch"
+    - `access`: "load", "store", "atomic"; for a race "write-write", "write-atomic" or "read-write"
+    - `kernel`, `line` (in the candidate's file), `tensor` (name of the kernel's argument), `program` [x, y, z]
+    - `index` (in elements from the tensor's first, may be negative), `extent` (how many elements there are from there)
+    - `other_program` for a race; the same as `program` where two lanes of one store write different values
+    - `count` of elements, `launch` (position in `launches`), `certain` (False: harmless if the value is never used)
+
+    One per kernel, line, tensor and kind.
     """
 
     def __init__(

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpu_runner.evaluation.child.memory import extent
+
 MOST_TRACKED_BYTES = 1 << 28
 NOBODY, SEVERAL = -1, -2
 
@@ -145,6 +147,8 @@ class Region:
         self.shadow = shadow
         self.is_written = False
         self.has_unmarked_reads = False
+        self.adders: np.ndarray | None = None
+        """The number of the program that last touched each element by an atomic operation; None: none did."""
         self._marks: tuple[np.ndarray, np.ndarray] | None = None
 
     def contains(self, lo: int, hi: int) -> bool:
@@ -161,6 +165,13 @@ class Region:
             self._marks = np.full(size, NOBODY, np.int32), np.full(size, NOBODY, np.int32)
         return self._marks
 
+    def note_atomic(self, elements: np.ndarray, number: int) -> None:
+        if self.adders is None:
+            self.adders = np.full(-(-(self.hi - self.lo) // self.itemsize), NOBODY, np.int32)
+        before = self.adders[elements]
+        alone = (before == NOBODY) | (before == number)
+        self.adders[elements] = np.where(alone, number, SEVERAL)
+
     @property
     def read_elements(self) -> np.ndarray | None:
         """Which elements were read; None where that was not followed."""
@@ -175,10 +186,11 @@ class Region:
 
 @dataclass
 class Pointer:
-    """A tensor argument: where it starts and in which region."""
+    """A tensor argument: where it starts and ends, and in which region, which is larger where it is a view."""
 
     name: str
     address: int
+    end: int
     itemsize: int
     region: Region
 
@@ -199,7 +211,9 @@ class Memory:
         if region is None:
             region = Region(lo, lo + storage.nbytes(), tensor.element_size(), shadows.get(lo))
             self._regions[lo] = region
-        pointer = Pointer(name, tensor.data_ptr(), tensor.element_size(), region)
+        address, itemsize = tensor.data_ptr(), tensor.element_size()
+        end = address + extent(tensor.shape, tensor.stride()) * itemsize
+        pointer = Pointer(name, address, end, itemsize, region)
         self.pointers[name] = pointer
         if tensor.dtype in (torch.int64, torch.uint64) and tensor.numel() <= 1 << 16:
             self._has_integers.append(tensor)

@@ -358,7 +358,9 @@ def _memory_finding(stage: Stage, seen: dict[str, Any], kind: str) -> Finding:
     kernel, tensor = str(seen.get("kernel"))[:120], str(seen.get("tensor"))[:120]
     words = {
         "out_of_bounds": f"{kernel} {_verb(seen)} {tensor}[{seen.get('index')}], which has {seen.get('extent')} elements",
-        "race": f"two programs of {kernel} touch {tensor}[{seen.get('index')}] and one of them writes",
+        "outside_view": f"{kernel} {_verb(seen)} {tensor}[{seen.get('index')}], inside the memory but outside"
+        f" the view, which has {seen.get('extent')} elements",
+        "race": _race_in_words(seen, kernel, tensor),
         "unwritten": f"{kernel} reads {tensor}[{seen.get('index')}], which nobody has written",
         "launch": f"{kernel} is launched with a grid that no GPU accepts",
     }
@@ -383,6 +385,12 @@ def _memory_finding(stage: Stage, seen: dict[str, Any], kind: str) -> Finding:
         ),
         suggestion=suggestions.get(kind, ""),
     )
+
+
+def _race_in_words(seen: dict[str, Any], kernel: str, tensor: str) -> str:
+    if seen.get("other_program") == seen.get("program"):
+        return f"two lanes of one store in {kernel} write different values to {tensor}[{seen.get('index')}]"
+    return f"two programs of {kernel} touch {tensor}[{seen.get('index')}] and one of them writes"
 
 
 def outside_at_full_size(seen: dict[str, Any]) -> Stop:
