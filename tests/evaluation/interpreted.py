@@ -223,6 +223,14 @@ def bfloat16():
 
 
 @case
+def bfloat16_reductions():
+    x = (torch.arange(16) % 3).bfloat16()
+    o, sums = torch.zeros_like(x), torch.zeros(1, dtype=torch.bfloat16)
+    seen = watched(lambda: k.bfloat16_reductions[(1,)](x, o, sums, BLOCK=16))
+    return {**seen, "off": max(off(o, x.cumsum(0)), off(sums, x.sum().reshape(1)))}
+
+
+@case
 def waits():
     return watched(lambda: k.waits[(2,)](torch.zeros(1, dtype=torch.int32), torch.zeros(1)))
 

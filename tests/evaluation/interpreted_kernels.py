@@ -166,6 +166,14 @@ def bfloat16_sum(x, y, o, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def bfloat16_reductions(x, o, sums, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    a = tl.load(x + i)
+    tl.store(sums, tl.sum(a, axis=0))
+    tl.store(o + i, tl.cumsum(a, axis=0))
+
+
+@triton.jit
 def waits(flag, o):
     while tl.atomic_add(flag, 0) == 0:
         pass

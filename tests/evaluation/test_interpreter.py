@@ -138,7 +138,8 @@ def test_a_noop_kernel_is_recorded_but_not_run(seen: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["softmax", "many_functions", "bfloat16", "block_pointers", "descriptors"]
+    "case",
+    "softmax many_functions bfloat16 bfloat16_reductions block_pointers descriptors".split(),
 )
 def test_results_agree_with_torch(seen: dict[str, Any], case: str) -> None:
     assert is_clean(seen[case])

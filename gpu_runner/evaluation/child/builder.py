@@ -801,7 +801,18 @@ _plain_reduce = base.ReduceOps.apply_impl
 def counted_reduce(self: Any, input: tuple[Any, ...]) -> Any:
     builder: Builder = base.interpreter_builder
     builder.counts.flops += input[0].handle.data.size * builder.weight
+    if is_bfloat16(input[0].handle):
+        return self.generic_reduce(input)  # numpy would add the bits
     return _plain_reduce(self, input)
+
+
+def _by_the_function(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A scan that numpy does by itself, save for bfloat16, whose bits it would take for integers."""
+
+    def scan(self: Any, input: Any) -> Any:
+        return self.generic_scan([input]) if is_bfloat16(input.handle) else plain(self, input)
+
+    return scan
 
 
 def _keeping_argument(materialize: Callable[..., Any]) -> Callable[..., Any]:
@@ -845,5 +856,7 @@ def install() -> None:
     base.ReduceOps.generic_reduce = reduce_by_halves
     base.ReduceOps.apply_impl = counted_reduce
     base.ScanOps.generic_scan = scan_by_doubling
+    base.ScanOps.cumsum = _by_the_function(base.ScanOps.cumsum)
+    base.ScanOps.cumprod = _by_the_function(base.ScanOps.cumprod)
     for handle in (base.BlockPointerHandle, base.TensorDescHandle):
         handle.materialize_pointers = _keeping_argument(handle.materialize_pointers)
