@@ -67,13 +67,14 @@ def _cause(finding: Finding, kernel: Kernel | None) -> Advice:
     if finding.kind != "values":
         return Advice()
     if advice := explanations.looks_like(finding, kernel):
-        return advice
+        is_vague = advice.cause_kind is Cause.SCALED and kernel is not None
+        return (is_vague and kernel and explanations.leak(finding, kernel)) or advice
     rules: tuple[Callable[[Finding, Kernel], Advice | None], ...] = (
         explanations.rounding,
         explanations.unread,
         explanations.leak,
-        explanations.next_row,
         explanations.transposed,
+        explanations.next_row,
         explanations.half_precision,
     )
     for rule in rules if kernel is not None else ():

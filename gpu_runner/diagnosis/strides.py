@@ -107,12 +107,18 @@ def _bounds(mask: ast.expr) -> Iterator[tuple[str, str]]:
 
 
 def _compares_whole_offset(kernel: Kernel, access: Access) -> bool:
+    """The mask's left side is the whole offset, with a row's start in it."""
     for node in ast.walk(access.mask) if access.mask is not None else ():
         if not isinstance(node, ast.Compare):
             continue
-        left = ast.unparse(kernel.expanded(node.left))
-        is_row = "program_id" in left and "*" in left and "arange" in left
-        starts_rows = "* BLOCK" not in left
-        if is_row and starts_rows and left in ast.unparse(kernel.expanded(access.pointer)):
+        left = kernel.expanded(node.left)
+        offset = ast.unparse(kernel.expanded(access.pointer))
+        if _has_row_start(kernel, left) and ast.unparse(left) in offset:
             return True
     return False
+
+
+def _has_row_start(kernel: Kernel, offset: ast.expr) -> bool:
+    """`program_id * n` with an n that the launch gives, beside a range of columns."""
+    factors = [right for left, right in _products(offset) if "program_id" in left or left == "tl"]
+    return "arange" in ast.unparse(offset) and any(f not in kernel.constexprs for f in factors)

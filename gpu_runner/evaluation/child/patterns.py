@@ -27,6 +27,8 @@ def patterns_of(got: torch.Tensor, truth: torch.Tensor, wrong: torch.Tensor) -> 
         return {}
     if float(wrong.float().mean()) < 0.5:
         return _of_magnitudes(truth, wrong)
+    if _explains(got, truth):
+        return {}  # of the size of rounding
     return (
         _transposed(got, truth)
         or _scaled(got, truth)
