@@ -32,7 +32,8 @@ from gpu_runner.cli import (
     task_from,
     usage,
 )
-from gpu_runner.core.task import Budget, RunSpec
+from gpu_runner.core.search import Method
+from gpu_runner.core.task import Budget, RunSpec, best_of_10
 from gpu_runner.core.verdicts import Precision, Track
 
 app = typer.Typer(
@@ -136,6 +137,15 @@ def evolve(
     library: Annotated[
         Path | None, typer.Option(help="Folder of entries instead of those of the project.")
     ] = None,
+    method: Annotated[
+        Method, typer.Option(help="sampling: the control arm, which builds on nothing it found.")
+    ] = Method.EVOLUTION,
+    direct: Annotated[
+        bool, typer.Option("--best-of-10", help="Ten answers of the model from the reference.")
+    ] = False,
+    initialisers: Annotated[bool, typer.Option(help="Whether to use the initialisers.")] = True,
+    diagnosis: Annotated[bool, typer.Option(help="Whether to diagnose.")] = True,
+    lessons: Annotated[bool, typer.Option(help="Whether to use the library.")] = True,
     sandbox: Sandbox = "bwrap",
 ) -> None:
     """Evolve kernels for a task; resumes from the folder if it holds the same run. Exit 0 with a correct best."""
@@ -161,10 +171,17 @@ def evolve(
             ),
             device=device,
             model=model,
+            method=method,
+            use_initialisers=initialisers,
+            use_diagnosis=diagnosis,
+            use_library=lessons,
         )
+        spec = best_of_10(spec) if direct else spec
         models = load_models()
         if model is not None and not batch:
             models.writer(model)
+        if direct and model is None:
+            usage("--best-of-10 needs a --model")
         entries = starting_entries(library or FOLDER)
     except (ValidationError, ProfileError, UnreadableEntry) as error:
         usage(str(error))

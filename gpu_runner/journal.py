@@ -257,7 +257,7 @@ class Journal:
             raise JournalError(
                 f"{self.directory} holds a run of another task ({held.task.name}); choose another --out"
             )
-        for name in ("seed", "islands", "device"):
+        for name in ("seed", "islands", "device", "method"):
             old, new = getattr(held, name), getattr(self._spec, name)
             if old != new:
                 raise JournalError(
