@@ -12,7 +12,7 @@ from gpu_runner.core.verdicts import RunState
 from gpu_runner.driver import run
 from gpu_runner.evolution.types import Operator
 from gpu_runner.journal import Journal
-from gpu_runner.proposals.models import Models, outage
+from gpu_runner.proposals.models import Models, Profile, Profiles, outage
 from gpu_runner.sources import Sources
 from tests.evolution.making import source
 from tests.proposals.endpoint import Script, says, sends, serve
@@ -179,3 +179,33 @@ def test_a_demonstration_is_a_first_candidate(tmp_path: Path) -> None:
     with Journal(other, spec(model=None, use_library=False)) as journal:
         run(journal, Traced(), library=[entry], sources=NOTHING)
         assert journal.candidates() == []
+
+
+CANARY = "canary-9f31c7-that-nobody-may-see"
+
+
+def test_a_key_is_nowhere_but_in_the_request(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The endpoint echoes it in an answer, in an error and in a candidate; the run's folder, logs and output are searched."""
+    echo = f"MOVE: {CANARY}\n```python\n{source(1)}# {CANARY}\n```"
+    wrong = sends(f'{{"error": {{"message": "bad key {CANARY}"}}}}'.encode(), 401)
+    seen: list[str] = []
+
+    class Watching(FakePool):
+        def evaluate(self, task: Any, source: str, **more: Any) -> Any:
+            seen.append(source)
+            return super().evaluate(task, source, **more)
+
+    with serve(says(echo), wrong) as endpoint:
+        profile = Profile(base_url=endpoint.url, model="m", key="FOUNDRY_MODEL_KEY_C", retries=0)
+        profiles = Models(Profiles(profiles={"local": profile}), {"FOUNDRY_MODEL_KEY_C": CANARY})
+        with caplog.at_level("DEBUG"), Journal(tmp_path / "run", spec()) as journal:
+            run(journal, Watching(), models=profiles, sources=NOTHING)
+        assert endpoint.headers[0]["authorization"] == f"Bearer {CANARY}"
+    assert seen, "nothing was evaluated, so nothing was tested"
+    kept = [path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert kept
+    told = capfd.readouterr()
+    places = [*kept, caplog.text.encode(), *(text.encode() for text in (told.out, told.err, *seen))]
+    assert not any(CANARY.encode() in place for place in places)

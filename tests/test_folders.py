@@ -177,7 +177,7 @@ def test_trajectories_tell_what_each_step_was_worth(tmp_path: Path) -> None:
     assert TASK.source in child["prompt"]
     gaining = [s for s in steps if trajectories.is_wanted(s, 1.01, prompts_only=True)]
     assert all(step["gain"] >= 1.01 for step in gaining)
-    assert {frozenset(step) for step in steps + [_lost()]} == {frozenset(child)}
+    assert {frozenset(step) for step in [*steps, _lost()]} == {frozenset(child)}
 
 
 def _lost() -> dict[str, Any]:
