@@ -73,10 +73,10 @@ def check_bounds(source: str) -> Problem | None:
         return _check_tokens(source)
     except tokenize.TokenError as error:
         # The tokens seen so far are within the bounds; the parser names the place better than "EOF in ..." does.
-        problem = _parse(source)
+        parsed = _parse(source)
         return (
-            problem
-            if isinstance(problem, Problem)
+            parsed
+            if isinstance(parsed, Problem)
             else Problem("syntax", str(error.args[0]), error.args[1][0])
         )
     except SyntaxError as error:  # IndentationError too
