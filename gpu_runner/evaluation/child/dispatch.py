@@ -124,7 +124,7 @@ class Recorder(TorchDispatchMode):
 
         Call what this answers with when the kernel has run: a weight that it wrote is no weight.
         """
-        with _unwatched():
+        with unwatched():
             addresses = [*addresses, *_addresses_in(tensors)]
             tensors = [*tensors, *self.flow.at_addresses(addresses)]
             keys = frozenset(self.flow.key(t) for t in tensors)
@@ -136,7 +136,7 @@ class Recorder(TorchDispatchMode):
         self.flow.add(Event(name, "launch", keys, writes, from_inputs))
 
         def after() -> None:
-            with _unwatched():
+            with unwatched():
                 changed = [t for t, b in zip(weights, before, strict=True) if not _same_bits(t, b)]
             if changed:
                 written = frozenset(self.flow.key(t) for t in changed)
@@ -285,7 +285,7 @@ class _HostReads(TorchFunctionMode):
         recorder.read_by_host(args[0], name)
         if name not in ("numpy", "tolist") or not recorder.flow.is_from_floats(args[0]):
             return func(*args, **(kwargs or {}))
-        with _unwatched():  # from a GPU it would be a copy
+        with unwatched():  # from a GPU it would be a copy
             result = func(args[0].detach().clone(), *args[1:], **(kwargs or {}))
         is_small = args[0].numel() <= HOST_READ_ELEMENTS
         return recorder.told(result) if is_small else result
@@ -321,7 +321,7 @@ def _poison(tensors: Sequence[torch.Tensor], value: float) -> None:
 
 
 @contextlib.contextmanager
-def _unwatched() -> Iterator[None]:
+def unwatched() -> Iterator[None]:
     """For the harness's own look at tensors in the middle of a call."""
     off = torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction()
     with record_span(OURS), off[0], off[1]:

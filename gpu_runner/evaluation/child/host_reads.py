@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gpu_runner.evaluation.child.dispatch import unwatched
 from gpu_runner.evaluation.child.launches import LaunchTap
 
 _STORAGE_READERS = ("__getitem__", "__iter__", "tolist", "_write_file", "copy_", "clone", "cpu")
@@ -53,7 +54,8 @@ def _telling_of_storage(real: Callable[..., Any], name: str, tap: LaunchTap) -> 
         recorder.storage_read(storage._cdata, "untyped_storage", nbytes // 4, nbytes)
         tap.recorder = None  # a list is made item by item, and is told of as a whole
         try:
-            return real(storage, *args, **kwargs)
+            with unwatched():
+                return real(storage, *args, **kwargs)
         finally:
             tap.recorder = recorder
 

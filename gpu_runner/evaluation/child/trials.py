@@ -671,13 +671,15 @@ def _all_bytes(lent: Lent) -> Any:
 def late(contestant: Contestant, rng: random.Random) -> None:
     """Go on calling, how often nobody knows before, and look at some calls and the last. Raises Stop.
 
-    All calls but those are as cheap as one can be; what is counted in them counts all the same.
+    All calls but those are as cheap as one can be; what is counted in them counts all the same. Where calls change the
+    module's state, the reference has to keep up with them, so all are looked at.
     """
+    has_state = bool(contestant.arena.buffer_names)
     programs = sum(math.prod(launch.grid) for launch in contestant.runs[0].launches)
     number = min(rng.randrange(*LATE), max(FEWEST_LATE, LATE_PROGRAMS // max(1, programs)))
     for left in reversed(range(number)):
         composition = contestant.arena.mixer.next()
-        if left == 0 or rng.random() < LOOKED_AT:
+        if left == 0 or has_state or rng.random() < LOOKED_AT:
             trial(contestant, composition)
         else:
             request = Run(composition=composition)
