@@ -28,6 +28,7 @@ def test_there_are_enough_of_every_kind() -> None:
     assert sum(kinds.values()) >= 60
     assert min(kinds[kind] for kind in EntryKind) >= 5
     assert len({entry.id for entry in starting_entries()}) == len(ALL)
+    assert sum(bool(starting.outcomes) for starting in ALL) >= 60, "run library_evaluated.py"
 
 
 @pytest.mark.parametrize("starting", ALL, ids=lambda starting: starting.slug)
@@ -45,13 +46,14 @@ def test_an_entry_is_whole_and_its_code_ran_as_it_says(starting: Starting) -> No
     assert not verdict or kind in KINDS[Verdict(verdict)]
 
     found = {(o.before, o.after) for o in starting.outcomes if o.target == starting.head.target}
-    assert found == {(starting.head.cures or "correct", "correct")}, "run library_evaluated.py"
+    assert found <= {(starting.head.cures or "correct", "correct")}
+    assert found or starting.state is EntryState.DRAFT, "what never ran is nobody's advice"
 
 
 def test_a_claim_that_does_not_hold_is_kept_and_not_used() -> None:
     by_slug = {starting.slug: starting for starting in ALL}
     assert by_slug["hold-the-row-in-registers"].state is EntryState.APPROVED
-    assert by_slug["out-of-bounds-tail"].state is EntryState.APPROVED
+    assert by_slug["sums-in-sixteen-bits"].state is EntryState.APPROVED
     assert by_slug["rsqrt-for-one-over-sqrt"].state is EntryState.REJECTED
     assert by_slug["evict-first-for-streams"].state is EntryState.NOMINATED
 
@@ -71,7 +73,7 @@ def test_a_record_counts_only_for_the_code_that_it_was_made_with() -> None:
     [
         ("no head", "unpack"),
         ('+++\nkind = "technique"\n+++\nDo it.\n', "its sections are"),
-        ("+++\nkind =\n+++\nDo it.\n", "Invalid value"),
+        ("+++\nkind =\n+++\nDo it.\n", "Invalid"),
     ],
 )
 def test_an_unreadable_file_is_named(tmp_path: Path, text: str, problem: str) -> None:
