@@ -19,6 +19,7 @@ from evolution_app.api_library import library
 from evolution_app.frames import frames_after
 from evolution_app.models import ApiToken, Candidate, Run, Task, User
 from gpu_runner.core.best_file import best_file
+from gpu_runner.core.search import Method
 from gpu_runner.core.task import Budget
 from gpu_runner.core.verdicts import Precision, Track
 
@@ -63,6 +64,7 @@ class RunOptions(Schema):
     budget: Budget = Budget()
     device: str = "auto"
     model: str | None = None
+    method: Method = Method.EVOLUTION
     use_initialisers: bool = True
     use_diagnosis: bool = True
     use_library: bool = True

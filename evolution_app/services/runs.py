@@ -19,6 +19,7 @@ from evolution_app.models import (
 )
 from evolution_app.services.errors import NotAllowed, Refused, readable
 from gpu_runner.core.contract import check_candidate
+from gpu_runner.core.search import Method
 from gpu_runner.core.task import Budget, RunSpec
 from gpu_runner.core.verdicts import RunState
 
@@ -35,6 +36,7 @@ def start_run(
     seed: int | None = None,
     device: str = "auto",
     model: str | None = None,
+    method: Method = Method.EVOLUTION,
     use_initialisers: bool = True,
     use_diagnosis: bool = True,
     use_library: bool = True,
@@ -50,6 +52,7 @@ def start_run(
             budget=budget or Budget(),
             device=device,
             model=model or None,
+            method=method,
             use_initialisers=use_initialisers,
             use_diagnosis=use_diagnosis,
             use_library=use_library,
