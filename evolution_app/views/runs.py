@@ -16,7 +16,7 @@ from evolution_app.api import source_file
 from evolution_app.forms import SteerForm
 from evolution_app.models import Candidate, EntryUse, EntryVersion, ExperienceEntry, Run
 from evolution_app.permissions import get_visible
-from evolution_app.services import Refused
+from evolution_app.services import NotAllowed, Refused
 from evolution_app.views import reading
 from evolution_app.views.access import back_to, person, signed_in, tell_refusal
 from gpu_runner.core.verdicts import RunState, State, Verdict
@@ -173,6 +173,8 @@ def steer(request: HttpRequest, run_id: int, action: str) -> HttpResponse:
 def inject(request: HttpRequest, run_id: int) -> HttpResponse:
     """A hint or a kernel from a person."""
     run = _run(request, run_id)
+    if not permissions.may_steer(request.user, run):
+        raise NotAllowed("only its owner, or an expert it is shared with, steers a run")
     form = SteerForm(request.POST)
     if not form.is_valid():
         messages.error(request, " ".join(form.errors.as_text().replace("*", "").split()), "bad")
