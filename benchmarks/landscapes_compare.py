@@ -36,6 +36,7 @@ ARMS: Final = (
     Arm("single population", islands=1, settings=PLAIN),
     Arm("random restart", islands=1, settings=PLAIN, restart_after=15),
     Arm("best of n", islands=1, settings=Settings(method=Method.SAMPLING)),
+    Arm("ours, one island", islands=1),
     Arm("without migration", settings=replace(FULL, migration=False)),
     Arm("without archive", settings=replace(FULL, archive=False)),
     Arm("without plans", settings=replace(FULL, plans=False)),
