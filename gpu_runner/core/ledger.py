@@ -76,7 +76,8 @@ class Ledger(Protocol):
         """We failed three times on this candidate; never its fault."""
 
     def note(self, kind: str, payload: dict[str, Any]) -> None:
-        """Anything else that happened: migration, best, island, plan, log, answer (the engine's order of answers)."""
+        """Anything else that happened: migration, best, island, log, answer (the engine's order of answers), and what
+        the search knows: plan, strategy, shares, restart (see `core.search`)."""
 
     def model_call(self, call: ModelCall) -> None: ...
 
