@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -38,7 +39,8 @@ LATE: Final = (6, 25)
 """How many calls come after the trials: the judge picks a number, and which of them it looks at."""
 LATE_PROGRAMS: Final = 400
 FEWEST_LATE: Final = 3
-"""Calls that launch many programs are made less often, but never less than this."""
+"""Calls that launch many programs or take long are made less often, but never less than this."""
+LATE_BUDGET_S: Final = 8.0
 LOOKED_AT: Final = 0.25
 
 
@@ -677,7 +679,11 @@ def late(contestant: Contestant, rng: random.Random) -> None:
     has_state = bool(contestant.arena.buffer_names)
     programs = sum(math.prod(launch.grid) for launch in contestant.runs[0].launches)
     number = min(rng.randrange(*LATE), max(FEWEST_LATE, LATE_PROGRAMS // max(1, programs)))
+    started = time.monotonic()
     for left in reversed(range(number)):
+        is_slow = time.monotonic() - started > LATE_BUDGET_S
+        if is_slow and 0 < left < number - FEWEST_LATE:
+            continue
         composition = contestant.arena.mixer.next()
         if left == 0 or has_state or rng.random() < LOOKED_AT:
             trial(contestant, composition)
