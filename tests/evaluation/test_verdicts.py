@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpu_runner.core.verdicts import KINDS, Stage, Verdict
-from gpu_runner.evaluation.child import genuineness, trials
+from gpu_runner.evaluation.child import failures, genuineness
 from gpu_runner.evaluation.child.links import Exit, PlayerLost
 from gpu_runner.evaluation.pool import LocalPool
 from gpu_runner.evaluation.protocol import Failed
@@ -68,7 +68,7 @@ def test_a_failed_call_is_judged_by_its_cause(
 ) -> None:
     failed = Failed(where="call", error="RuntimeError", message=message, cause=cause)  # type: ignore[arg-type]
 
-    stop = trials.why_failed(failed, Stage.CORRECTNESS)
+    stop = failures.why_failed(failed, Stage.CORRECTNESS)
 
     assert (stop.verdict, stop.finding.kind) == (verdict, kind)
 
@@ -99,7 +99,7 @@ def test_a_lost_player_is_judged_by_how_it_ended(
 ) -> None:
     lost = PlayerLost(_Gone(exit_), cause, "detail")  # type: ignore[arg-type]
 
-    stop = trials.why_lost(lost, Stage.CORRECTNESS, step)
+    stop = failures.why_lost(lost, Stage.CORRECTNESS, step)
 
     assert (stop.verdict, stop.finding.kind) == (verdict, kind)
 

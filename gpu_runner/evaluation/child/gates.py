@@ -11,12 +11,12 @@ from gpu_runner.core.source import Problem, parse
 from gpu_runner.core.targets import Target
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Precision, Stage, Verdict
-from gpu_runner.evaluation.child import roofline, trials
+from gpu_runner.evaluation.child import failures, roofline
 from gpu_runner.evaluation.child.arena import Arena, Deadlines
 from gpu_runner.evaluation.child.compiling import CompiledKernel
+from gpu_runner.evaluation.child.failures import Stop
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
 from gpu_runner.evaluation.child.memory import dtype_named
-from gpu_runner.evaluation.child.trials import Stop
 from gpu_runner.evaluation.protocol import (
     Compile,
     CompiledAll,
@@ -140,7 +140,7 @@ class _Catching:
         end = error.link.close()
         if self.step == "import" or (error.cause == "exit" and end.code is not None):
             return True  # host code ended it; the interpreter's player meets the same end, and names it
-        stop = trials.why_lost(error, Stage.COMPILE, "compile")
+        stop = failures.why_lost(error, Stage.COMPILE, "compile")
         if stop.verdict is Verdict.RUNTIME_ERROR:
             finding = stop.finding.model_copy(
                 update={

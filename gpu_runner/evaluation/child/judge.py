@@ -36,17 +36,20 @@ from gpu_runner.evaluation import static_checks
 from gpu_runner.evaluation.channel import Channel
 from gpu_runner.evaluation.child import arena as arena_module
 from gpu_runner.evaluation.child import (
+    failures,
     gates,
     genuineness,
     interpreting_cost,
     lint,
+    memory_findings,
     reports,
     trials,
 )
 from gpu_runner.evaluation.child.arena import Arena, Deadlines
+from gpu_runner.evaluation.child.failures import Stop
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost, PoolLink
 from gpu_runner.evaluation.child.memory import Memory, open_memory
-from gpu_runner.evaluation.child.trials import Contestant, Stop
+from gpu_runner.evaluation.child.trials import Contestant
 from gpu_runner.evaluation.errors import ChildCrashed, InvalidTask, RunnerError
 from gpu_runner.evaluation.protocol import Failed, Load, Loaded, Model, Modelled
 
@@ -379,7 +382,7 @@ class _Run:
 
     def _on_cpu(self) -> None:
         if self.task.only_gpu is not None:
-            raise Stop(None, trials.unevaluable(Stage.PROBE, self.task.only_gpu.title))
+            raise Stop(None, failures.unevaluable(Stage.PROBE, self.task.only_gpu.title))
         arena = self.task.probe
         assert arena is not None
         contestant = self._probe(arena)
@@ -488,7 +491,7 @@ class _Run:
             reason = (
                 f"the interpreter fails on it and the compiler does not: {earlier.finding.title}"
             )
-            raise Stop(None, trials.unevaluable(Stage.PROBE, reason))
+            raise Stop(None, failures.unevaluable(Stage.PROBE, reason))
 
     def _policy_arena(self) -> Arena:
         arena = self.task.full or self.task.probe
@@ -502,7 +505,7 @@ class _Run:
         reason = self._why_full_size_only()
         if reason:
             self.notes.append(stop.finding.model_copy(update={"severity": Severity.WARNING}))
-            raise Stop(None, trials.unevaluable(Stage.PROBE, reason))
+            raise Stop(None, failures.unevaluable(Stage.PROBE, reason))
 
     def _why_full_size_only(self) -> str:
         """In what way the candidate depends on the full sizes; empty if it fails at all sizes alike."""
@@ -529,9 +532,9 @@ class _Run:
         try:
             answer = contestant.link.ask(request, Modelled, gates.MODEL_S)
         except PlayerLost as lost:
-            raise trials.why_lost(lost, Stage.TIMING, "call") from lost
+            raise failures.why_lost(lost, Stage.TIMING, "call") from lost
         if isinstance(answer, Failed):
-            stop = trials.why_failed(answer, Stage.TIMING)
+            stop = failures.why_failed(answer, Stage.TIMING)
             if stop.verdict is None:
                 self.notes.append(stop.finding)
                 return None
@@ -556,7 +559,7 @@ class _Run:
             return
         seen = gates.outside_at_full_size(modelled, task_model)
         if seen is not None:
-            raise trials.outside_at_full_size(seen)
+            raise memory_findings.outside_at_full_size(seen)
         if gates.touches_less(modelled, task_model):
             stop = self._stop_when_grown() or self._stop_when_whole(modelled, task_model)
             if stop is not None:
@@ -574,7 +577,7 @@ class _Run:
         if not gates.reads_hardly(modelled, task_model):
             return None
         reason = "at full size it seems to read less than half of what the reference reads"
-        return Stop(None, trials.unevaluable(Stage.TIMING, reason))
+        return Stop(None, failures.unevaluable(Stage.TIMING, reason))
 
     def _stop_when_grown(self) -> Stop | None:
         """How the candidate fails where one size is as large as in the full task, if it does."""

@@ -18,10 +18,11 @@ from gpu_runner.core.evaluation import Baselines, Speedup, Timing
 from gpu_runner.core.findings import Finding, Location, Severity, Source
 from gpu_runner.core.intervals import ratio_interval
 from gpu_runner.core.verdicts import Stage, Verdict
-from gpu_runner.evaluation.child import compare, cuda_memory, genuineness, timing, trials
+from gpu_runner.evaluation.child import compare, cuda_memory, failures, genuineness, timing, trials
 from gpu_runner.evaluation.child.arena import Arena
+from gpu_runner.evaluation.child.failures import Stop
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
-from gpu_runner.evaluation.child.trials import Contestant, Stop
+from gpu_runner.evaluation.child.trials import Contestant
 from gpu_runner.evaluation.errors import DeviceLost
 from gpu_runner.evaluation.protocol import (
     Composition,
@@ -131,13 +132,13 @@ class TimedPlayer:
             raise self._lost(lost, step) from lost
         if isinstance(answer, Failed):
             if self.is_candidate:
-                raise trials.why_failed(answer, Stage.TIMING)
+                raise failures.why_failed(answer, Stage.TIMING)
             raise DeviceLost(f"timing {self.name} failed: {answer.error}: {answer.message}")
         return answer
 
     def _lost(self, lost: PlayerLost, step: str) -> Exception:
         if self.is_candidate:
-            return trials.why_lost(lost, Stage.TIMING, step)
+            return failures.why_lost(lost, Stage.TIMING, step)
         return DeviceLost(f"the player of {self.name} was lost while timing: {lost.detail}")
 
 

@@ -11,8 +11,15 @@ import torch
 
 from gpu_runner.core.findings import Evidence, Finding, Location, Severity, Source
 from gpu_runner.core.verdicts import Stage, Track, Verdict
-from gpu_runner.evaluation.child import compare, genuineness, structure
+from gpu_runner.evaluation.child import (
+    compare,
+    failures,
+    genuineness,
+    memory_findings,
+    structure,
+)
 from gpu_runner.evaluation.child.arena import Arena, Truth
+from gpu_runner.evaluation.child.failures import Stop
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
 from gpu_runner.evaluation.child.memory import Lent
 from gpu_runner.evaluation.child.touching import evidence_of
@@ -42,15 +49,6 @@ FEWEST_LATE: Final = 3
 """Calls that launch many programs or take long are made less often, but never less than this."""
 LATE_BUDGET_S: Final = 8.0
 LOOKED_AT: Final = 0.25
-
-
-class Stop(Exception):
-    """The first failing gate: nothing after it is worth running."""
-
-    def __init__(self, verdict: Verdict | None, finding: Finding) -> None:
-        super().__init__(finding.title)
-        self.verdict = verdict  # None: this device cannot tell
-        self.finding = finding
 
 
 @dataclass
@@ -134,9 +132,9 @@ def construct(contestant: Contestant) -> None:
     try:
         answer = arena.seat(contestant.link)
     except PlayerLost as lost:
-        raise why_lost(lost, Stage.LOAD, "construct") from lost
+        raise failures.why_lost(lost, Stage.LOAD, "construct") from lost
     if isinstance(answer, Failed):
-        raise why_failed(answer, Stage.LOAD)
+        raise failures.why_failed(answer, Stage.LOAD)
     contestant.constructed = answer
     room = arena.memory.lend
     contestant.rooms = {
@@ -159,9 +157,9 @@ def _asked(
     try:
         answer = contestant.link.ask(request, kind, timeout_s, fds)
     except PlayerLost as lost:
-        raise why_lost(lost, stage, step) from lost
+        raise failures.why_lost(lost, stage, step) from lost
     if isinstance(answer, Failed):
-        raise why_failed(answer, stage)
+        raise failures.why_failed(answer, stage)
     return answer
 
 
@@ -190,9 +188,9 @@ def call(
         truth = arena.truth(composition, watched=False)
         answer = contestant.link.answer(Ran, timeout_s or arena.deadlines.call)
     except PlayerLost as lost:
-        raise why_lost(lost, contestant.stage, "call") from lost
+        raise failures.why_lost(lost, contestant.stage, "call") from lost
     if isinstance(answer, Failed):
-        raise why_failed(answer, contestant.stage)
+        raise failures.why_failed(answer, contestant.stage)
     outputs = [rooms["outputs"].tensor(p).clone() for p in arena.outputs.places]
     contestant.before = contestant.last
     contestant.last = outputs if "outputs" in answer.stored else []
@@ -332,7 +330,7 @@ def noop(contestant: Contestant) -> Finding | None:
 
 def _check_safe(contestant: Contestant, ran: Ran) -> None:
     if ran.unevaluable:
-        raise Stop(None, unevaluable(contestant.stage, ran.unevaluable))
+        raise Stop(None, failures.unevaluable(contestant.stage, ran.unevaluable))
     stale = [seen for seen in ran.memory if seen.get("kind") == "stale"]
     if found := genuineness.kernel_reads_earlier_call(stale, _output_elements(contestant)):
         raise Stop(Verdict.CHEATING, found)
@@ -340,7 +338,7 @@ def _check_safe(contestant: Contestant, ran: Ran) -> None:
         if seen in stale:
             continue
         kind, certain = str(seen.get("kind")), bool(seen.get("certain", True))
-        finding = _memory_finding(contestant.stage, seen, kind)
+        finding = memory_findings.finding_of(contestant.stage, seen, kind)
         if kind == "out_of_bounds":
             raise Stop(Verdict.RUNTIME_ERROR, finding)
         if kind == "launch":
@@ -354,65 +352,6 @@ def _check_safe(contestant: Contestant, ran: Ran) -> None:
 
 def _output_elements(contestant: Contestant) -> int:
     return sum(math.prod(place.shape) for place in contestant.arena.outputs.places)
-
-
-def _memory_finding(stage: Stage, seen: dict[str, Any], kind: str) -> Finding:
-    kernel, tensor = str(seen.get("kernel"))[:120], str(seen.get("tensor"))[:120]
-    words = {
-        "out_of_bounds": f"{kernel} {_verb(seen)} {tensor}[{seen.get('index')}], which has {seen.get('extent')} elements",
-        "outside_view": f"{kernel} {_verb(seen)} {tensor}[{seen.get('index')}], inside the memory but outside"
-        f" the view, which has {seen.get('extent')} elements",
-        "race": _race_in_words(seen, kernel, tensor),
-        "unwritten": f"{kernel} reads {tensor}[{seen.get('index')}], which nobody has written",
-        "launch": f"{kernel} is launched with a grid that no GPU accepts",
-    }
-    suggestions = {
-        "out_of_bounds": "Mask the access with the tensor's size.",
-        "race": "Give each element one writer, or use an atomic operation.",
-        "unwritten": "Write the whole buffer before reading it, or start from zeros.",
-        "launch": "Keep grid sizes within 2**31-1, 65535, 65535.",
-    }
-    keep = ("access", "index", "extent", "count", "program", "other_program", "certain")
-    evidence: Evidence = {k: _plain(seen[k]) for k in keep if k in seen}
-    line = seen.get("line")
-    return Finding(
-        stage=stage,
-        kind=kind if kind != "launch" else "launch",
-        severity=Severity.GATE,
-        source=Source.INTERPRETER,
-        title=words.get(kind, kind)[:300],
-        evidence=evidence,
-        location=Location(
-            kernel=kernel, line=line if isinstance(line, int) and line > 0 else None, tensor=tensor
-        ),
-        suggestion=suggestions.get(kind, ""),
-    )
-
-
-def _race_in_words(seen: dict[str, Any], kernel: str, tensor: str) -> str:
-    if seen.get("other_program") == seen.get("program"):
-        return f"two lanes of one store in {kernel} write different values to {tensor}[{seen.get('index')}]"
-    return f"two programs of {kernel} touch {tensor}[{seen.get('index')}] and one of them writes"
-
-
-def outside_at_full_size(seen: dict[str, Any]) -> Stop:
-    """The verdict on an access of a full-size launch, of which a few programs were interpreted."""
-    finding = _memory_finding(Stage.TIMING, seen, "out_of_bounds")
-    title = f"at full size {finding.title}"[:300]
-    suggestion = "Compute offsets beyond 2**31 in tl.int64, and mask the access."
-    return Stop(
-        Verdict.RUNTIME_ERROR, finding.model_copy(update={"title": title, "suggestion": suggestion})
-    )
-
-
-def _verb(seen: dict[str, Any]) -> str:
-    return {"load": "reads", "store": "writes"}.get(str(seen.get("access")), "accesses")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [int(v) for v in value]
-    return value if isinstance(value, int | float | str | bool | None) else str(value)[:100]
 
 
 def _check_form(contestant: Contestant, ran: Ran, truth: Truth) -> None:
@@ -650,17 +589,6 @@ def _value_finding(
     )
 
 
-def unevaluable(stage: Stage, reason: str) -> Finding:
-    return Finding(
-        stage=stage,
-        kind="unevaluable",
-        severity=Severity.WARNING,
-        source=Source.INTERPRETER,
-        title=f"this device cannot check it: {reason}"[:300],
-        suggestion="Evaluate it on a GPU.",
-    )
-
-
 def _all_bytes(lent: Lent) -> Any:
     from gpu_runner.evaluation.protocol import Placed
 
@@ -744,76 +672,3 @@ def _numbers_matter(contestant: Contestant) -> bool:
     except Stop:
         return True
     return not (outputs and blind and genuineness.identical(outputs, blind))
-
-
-# Failures
-
-
-def why_lost(lost: PlayerLost, stage: Stage, step: str) -> Stop:
-    """The verdict on a player that ended, hung or lied."""
-    if lost.cause == "forgery":
-        return Stop(Verdict.CHEATING, genuineness.forged(lost.detail))
-    end = lost.link.close()
-    if lost.cause == "hang":
-        title = f"{step} did not end: {lost.detail}"
-        return Stop(Verdict.TIMEOUT, _plain_finding(stage, step, title, end.output))
-    title = f"{step} {end.in_words}"
-    if end.is_out_of_memory:
-        return Stop(Verdict.OUT_OF_MEMORY, _plain_finding(stage, "host", title, end.output))
-    if end.signal:
-        return Stop(Verdict.RUNTIME_ERROR, _plain_finding(stage, "crash", title, end.output))
-    return Stop(Verdict.RUNTIME_ERROR, _plain_finding(stage, "exit", title, end.output))
-
-
-def why_failed(failed: Failed, stage: Stage) -> Stop:
-    """The verdict on an exception of submitted code."""
-    verdict, kind = _verdict_of(failed)
-    if verdict is None:
-        return Stop(None, unevaluable(stage, failed.message))
-    title = f"{failed.error}: {failed.message}".replace("\n", " ")[:300]
-    evidence: Evidence = {"error": failed.error, "trace": failed.trace[-1500:]}
-    finding = Finding(
-        stage=stage,
-        kind=kind,
-        severity=Severity.GATE,
-        source=Source.COMPILER if verdict is Verdict.COMPILE_ERROR else Source.PLAYER,
-        title=title,
-        evidence=evidence,
-        location=Location(line=failed.line, kernel=failed.kernel),
-    )
-    return Stop(verdict, finding)
-
-
-def _verdict_of(failed: Failed) -> tuple[Verdict | None, str]:
-    by_cause: dict[str, tuple[Verdict | None, str]] = {
-        "no_entry": (Verdict.INVALID, "no_entry"),
-        "out_of_memory": (Verdict.OUT_OF_MEMORY, _memory_kind(failed)),
-        "unsupported": (None, ""),
-        "compile": (Verdict.COMPILE_ERROR, "frontend"),
-        "launch": (Verdict.COMPILE_ERROR, "resources"),
-        "device": (Verdict.RUNTIME_ERROR, "device_fault"),
-    }
-    if failed.cause in by_cause:
-        return by_cause[failed.cause]
-    if failed.error in ("SystemExit", "KeyboardInterrupt"):
-        return Verdict.RUNTIME_ERROR, "exit"
-    if failed.where == "load" and failed.error in ("SyntaxError", "IndentationError"):
-        return Verdict.INVALID, "syntax"
-    if failed.where == "construct":
-        return Verdict.RUNTIME_ERROR, "constructor"
-    return Verdict.RUNTIME_ERROR, "exception"
-
-
-def _memory_kind(failed: Failed) -> str:
-    return "device" if "CUDA" in failed.message else "host"
-
-
-def _plain_finding(stage: Stage, kind: str, title: str, output: str) -> Finding:
-    return Finding(
-        stage=stage,
-        kind=kind,
-        severity=Severity.GATE,
-        source=Source.JUDGE,
-        title=title[:300],
-        evidence={"output": output[-1500:]},
-    )
