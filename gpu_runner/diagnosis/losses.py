@@ -258,7 +258,8 @@ def _registers(part: Part, kernel: Kernel) -> Iterator[Loss]:
             part,
         )
     warps = part.blocks_per_sm * kernel.num_warps
-    if part.bound in ("dot", "alu") and part.occupancy < 0.25:
+    computing, moving = max(part.dot_us, part.alu_us), max(part.dram_us, part.l2_us)
+    if computing >= 0.9 * moving and part.bound != "launch" and part.occupancy < 0.25:
         idle = max(0.0, 1 - warps / _HIDING_WARPS) if part.bound == "alu" else 0.15
         yield Loss(
             "occupancy",
