@@ -7,7 +7,7 @@ import pytest
 from gpu_runner.core.graph import Graph
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
-from gpu_runner.core.verdicts import Precision
+from gpu_runner.core.verdicts import Precision, Track
 from gpu_runner.proposals import catalogue
 from gpu_runner.proposals.child.trace import trace
 from tests.proposals.interpreted import run_script
@@ -111,6 +111,42 @@ TASKS = {
     ),
 }  # fmt: skip
 
+FUSED = {
+    "wide product in halves, gelu, residual": task(
+        "return y + F.gelu(self.a(x))",
+        "torch.randn(rows, width, dtype=torch.bfloat16), torch.randn(rows, 4 * width, dtype=torch.bfloat16)",
+        "self.a = nn.Linear(width, 4 * width, dtype=torch.bfloat16)", "width", rows=8192, width=1024,
+    ),
+    "two gated layers with biases": task(
+        "return F.silu(self.a(x)) * self.b(x)",
+        "torch.randn(batch, 7, width)",
+        "self.a = nn.Linear(width, 2 * width); self.b = nn.Linear(width, 2 * width)", "width", batch=4096, width=256,
+    ),
+    "halves of one layer, gated": task(
+        "a, b = self.a(x).split(y.shape[-1], dim=-1); return torch.sigmoid(a) * b + y",
+        "torch.randn(rows, width), torch.randn(rows, width)",
+        "self.a = nn.Linear(width, 2 * width)", "width", rows=4096, width=256,
+    ),
+    "attention with an added mask and shared heads": task(
+        "return F.scaled_dot_product_attention(x, y, y, attn_mask=z, enable_gqa=True)",
+        "torch.randn(2, 4, tokens, 24), torch.randn(2, 2, tokens, 24), torch.randn(tokens, tokens)", tokens=1024,
+    ),
+    "attention spelled out, kept where a buffer is not zero": task(
+        "s = (x @ y.transpose(-2, -1)) * 0.2; s = s.masked_fill(self.kept == 0, float('-inf'));"
+        "return torch.softmax(s, dim=-1) @ z",
+        "torch.randn(2, 3, tokens, 16), torch.randn(2, 3, tokens, 16), torch.randn(2, 3, tokens, 16)",
+        "self.register_buffer('kept', torch.tril(torch.ones(tokens, tokens)))", tokens=512,
+    ),
+    "places of extremes along three axes": task(
+        "top = x.max(dim=1, keepdim=True); return x.argmin(dim=0), torch.argmax(x, dim=-1, keepdim=True), top[0], top[1]",
+        "torch.randn(batch, 30, size)", batch=64, size=300,
+    ),
+    "running products from behind": task(
+        "return torch.cumprod(x.flip(1), dim=1), torch.cumsum(torch.cat((x, y), dim=0), dim=0)",
+        "0.5 + torch.rand(rows, 40), torch.randn(rows, 40)", rows=500,
+    ),
+}  # fmt: skip
+
 SMALL = {"batch": 2, "size": 13, "rows": 19, "tokens": 37, "width": 24}
 
 
@@ -174,11 +210,33 @@ def test_drafts_agree_with_their_references_and_compile_for_a_gpu(tmp_path: Path
         ("attention spelled out, three dimensions, divided", 1),
         ("layer norm, then log softmax and a sum of it", 1),
         ("half precision softmax of scaled scores", 2),
+        ("wide product in halves, gelu, residual", 1),
+        ("two gated layers with biases", 1),
+        ("halves of one layer, gated", 1),
+        ("attention with an added mask and shared heads", 1),
+        ("attention spelled out, kept where a buffer is not zero", 1),
+        ("places of extremes along three axes", 3),
     ],
 )
 def test_what_can_be_fused_is_one_kernel(name: str, kernels: int) -> None:
-    (draft,) = drafted(TASKS[name])
+    (draft,) = drafted((TASKS | FUSED)[name])
     assert draft.count("@triton.jit") == kernels
+
+
+def test_a_wide_tile_is_finished_in_halves() -> None:
+    (draft,) = drafted(FUSED["wide product in halves, gelu, residual"])
+    assert "BLOCK_N=256" in draft
+    assert draft.index("for half in tl.static_range(2):") < draft.index("tl.erf(")
+
+
+def test_sorting_stays_a_library_call_where_that_is_allowed() -> None:
+    source = task("return torch.sort(x, dim=-1)[0] * 2.0", "torch.randn(rows, 64)", rows=1000)
+    graph = trace({"source": source, "probe_source": probe_of(source)})
+    report = TaskReport(inputs=(), outputs=(), probe=None, graph=graph)
+    spec = TaskSpec(name="task", source=source, track=Track.LIBRARY_ALLOWED)
+    (draft,) = catalogue.drafts(spec, report)
+    assert "torch.sort(x" in draft.source
+    assert draft.source.count("@triton.jit") == 1
 
 
 def test_the_state_keeps_its_names_and_the_constructor_its_arguments() -> None:

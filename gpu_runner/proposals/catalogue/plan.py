@@ -525,9 +525,15 @@ class _Planner:
         q, k, v = self._source(first.args[0]), self._source(key), self._source(last.args[1])
         region = Region(tuple(chain), (last,))
         step = Attention(q, k, v, 1.0 if scale is None else scale, divides, False, region)
-        return self._checked(
-            step if mask is None else replace(step, mask=mask[0], mask_use=mask[1])
-        )
+        if mask is None:
+            return self._checked(step)
+        step = self._checked(replace(step, mask=mask[0], mask_use=mask[1]))
+        for member in chain:
+            for name in member.inputs:
+                compared = mask[0].name in self.graph.node(name).inputs
+                if compared and self.graph.users(name) == (member,):
+                    self.available.add(name)  # the kernel compares by itself
+        return step
 
     def _checked(self, step: Attention) -> Attention:
         shapes = [node.shape for node in (step.q, step.k, step.v)]
