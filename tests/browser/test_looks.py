@@ -40,8 +40,6 @@ def shown(site: Site) -> dict[str, str]:
         "library": "/library?queue=all",
         "review": "/library?queue=review",
         "entry": "/library/1",
-        "worth": "/library/worth",
-        "import": "/library/import",
         "account": "/account",
         "nothing": "/nowhere",
     }

@@ -40,6 +40,7 @@ def lessons(site: Site, page: Page) -> list[str]:
     return addresses
 
 
+@pytest.mark.exam
 def test_two_people_review_at_the_same_time(page: Page, emil: Page, lessons: list[str]) -> None:
     first, second = lessons
     # A claim is seen on the other's open page, and taken over with a note.

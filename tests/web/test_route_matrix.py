@@ -90,16 +90,19 @@ def things(owner: User) -> Things:
     )
 
 
-def asks_of(user: User, address: str) -> dict[str, int]:
+def client_of(user: User) -> Client:
+    """Signed in to the pages by a session, to the API by a token."""
+    client = Client(headers={"authorization": f"Bearer {ApiToken.objects.issue(user, 'matrix')}"})
+    client.force_login(user)
+    return client
+
+
+def asks_of(client: Client, address: str) -> dict[str, int]:
     """What reading and writing at an address answers."""
     if address.startswith("/api/"):
-        token = ApiToken.objects.issue(user, "matrix")
-        client = Client(headers={"authorization": f"Bearer {token}"})
         body = {"source": samples.KERNEL} if address.endswith("/submissions") else {}
         post = client.post(address, json.dumps(body), content_type="application/json")
     else:
-        client = Client()
-        client.force_login(user)
         post = client.post(address, {"version": "1", "reason": "because", "text": "x"})
     return {"get": client.get(address).status_code, "post": post.status_code}
 
@@ -108,9 +111,9 @@ def asks_of(user: User, address: str) -> dict[str, int]:
 def test_what_is_hidden_is_not_there_at_any_address(
     who: str, things: Things, request: pytest.FixtureRequest
 ) -> None:
-    user = request.getfixturevalue(who)
+    client = client_of(request.getfixturevalue(who))
     for route in OF_THINGS:
-        answers = set(asks_of(user, things.address(route)).values())
+        answers = set(asks_of(client, things.address(route)).values())
         assert answers <= {404, 405}, route
         assert 404 in answers, route
     things.entry.refresh_from_db()
@@ -118,8 +121,7 @@ def test_what_is_hidden_is_not_there_at_any_address(
 
 
 def test_its_owner_finds_it_at_every_address(things: Things, owner: User) -> None:
-    client = Client(headers={"authorization": f"Bearer {ApiToken.objects.issue(owner, 'x')}"})
-    client.force_login(owner)
+    client = client_of(owner)
     for route in OF_THINGS:
         assert client.get(things.address(route)).status_code in (200, 204, 405), route
 
@@ -129,8 +131,9 @@ def test_a_viewer_of_a_public_task_changes_nothing_at_any_address(
 ) -> None:
     services.share_task(task=things.entry.task, by=owner, visibility="public")
     assert len(OF_THINGS) > 40
+    client = client_of(viewer)
     for route in OF_THINGS:
-        answers = asks_of(viewer, things.address(route))
+        answers = asks_of(client, things.address(route))
         assert answers["post"] in (403, 405), route
         assert answers["get"] in (200, 204, 403, 405), route
 
@@ -139,9 +142,7 @@ def test_a_viewer_of_a_public_task_changes_nothing_at_any_address(
 def test_no_list_and_no_export_names_what_is_hidden(
     who: str, things: Things, request: pytest.FixtureRequest
 ) -> None:
-    user = request.getfixturevalue(who)
-    client = Client(headers={"authorization": f"Bearer {ApiToken.objects.issue(user, 'x')}"})
-    client.force_login(user)
+    client = client_of(request.getfixturevalue(who))
     for route in LISTS:
         for query in ("", "?queue=all", "?state="):
             answer = client.get(f"/{route}{query}")
