@@ -499,10 +499,10 @@ def finished_in_journal(path: Path) -> Finished:
 
 
 def records(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a journal."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+    """What the whole lines of a journal hold."""
+    from gpu_runner.journal import read_records
+
+    return list(read_records(path)) if path.exists() else []
 
 
 def play_evolve(folder: Path, outcome: Outcome, rng: random.Random, count: int, seed: int) -> None:
