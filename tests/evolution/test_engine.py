@@ -45,15 +45,15 @@ def ask(state: State, seed: int = 0) -> engine.Request:
     return request
 
 
-def test_the_island_that_had_least_is_asked_for_first() -> None:
+def test_the_leading_island_gets_three_requests_to_one_of_each_other() -> None:
     state = seeded()
     order = []
-    for number in range(4, 10):
+    for number in range(4, 14):
         request = ask(state)
         order.append(request.island)
         child = candidate(number, island=request.island, evaluation=None, state=Life.QUEUED)
         state = engine.drafted(state, request, [child], is_dry=False)
-    assert order == [0, 1, 2, 0, 1, 2]
+    assert order == [2, 2, 0, 1, 2, 2, 2, 0, 1, 2]
 
 
 def test_an_empty_island_gets_parents_from_elsewhere() -> None:
