@@ -87,6 +87,7 @@ def test_kill_9_at_20_random_moments_pays_no_kept_answer_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(23)
+    journal_file = tmp_path / "run" / "journal.jsonl"
     sent, kills = Sent(), []
     monkeypatch.setattr("gpu_runner.proposals.models.outage.FIRST_PAUSE_S", 0.1)
     with serve(sent.script) as endpoint:
@@ -95,7 +96,13 @@ def test_kill_9_at_20_random_moments_pays_no_kept_answer_twice(
             with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
                 assert process.stdout is not None
                 assert process.stdout.readline() == "ready\n"
-                time.sleep(rng.uniform(0.1, 2.0))
+                before = journal_file.stat().st_size if journal_file.exists() else 0
+                # At work again: a kill of a process that still starts shows nothing.
+                while process.poll() is None and (
+                    not journal_file.exists() or journal_file.stat().st_size <= before
+                ):
+                    time.sleep(0.01)
+                time.sleep(rng.uniform(0.0, 1.5))
                 process.send_signal(signal.SIGKILL)
                 kills.append(time.monotonic())
                 process.wait()
