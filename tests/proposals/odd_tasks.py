@@ -86,6 +86,10 @@ TASKS = {
         init="self.depth = nn.Conv2d(24, 24, 5, padding=2, groups=24, bias=False); self.point = nn.Conv2d(24, 40, 1)",
         batch=16, size=56,
     ),
+    "transposed convolution, then softmax": task(
+        "x| return torch.softmax(self.conv(x), dim=1)", "torch.randn(batch, 16, size, size)",
+        init="self.conv = nn.ConvTranspose2d(16, 24, 4, stride=2, padding=1)", batch=8, size=40,
+    ),
     "transposed convolution in one dimension": task(
         "x| return torch.tanh(self.conv(x))", "torch.randn(batch, 16, length)",
         init="self.conv = nn.ConvTranspose1d(16, 8, 5, stride=3, dilation=2)", batch=8, length=2000,

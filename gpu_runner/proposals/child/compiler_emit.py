@@ -363,21 +363,22 @@ class _Module:
         size = self._convolved(x.size, weight.size, values)
         if not self.policy.own_kernels:
             return self._torch_convolution(x, weight, bias_text, values), size
-        if values["transposed"]:
-            raise Refused("there is no kernel for transposed convolutions")
-        out_channels, in_channels, *taps = (self._evaluate(t, self.full) for t in weight.size)
+        transposed, groups = bool(values["transposed"]), int(values["groups"])
+        outer, inner, *taps = (self._evaluate(t, self.full) for t in weight.size)
+        filters, in_channels = (inner, outer // groups) if transposed else (outer // groups, inner)
         pixels = _product((x.size[0], *(size or x.size)[2:]))
         depth = in_channels
         for tap in taps:
             depth *= tap
-        groups = int(values["groups"])
         function = self._function(
             "convolution",
-            (self._evaluate(pixels, self.full), out_channels // groups, depth),
+            (self._evaluate(pixels, self.full), filters, depth),
             dtype=x.dtype,
             precision=self.policy.convolution if x.dtype == "float32" else "ieee",
             bias=has_bias,
             depthwise=groups > 1 and in_channels == 1,
+            dimensions=max(2, len(taps)),
+            transposed=transposed,
         )
         options = [
             _tuple([str(v) for v in values[key]])
@@ -396,18 +397,25 @@ class _Module:
     def _convolved(
         self, x: tuple[str, ...], weight: tuple[str, ...], values: Mapping[str, Any]
     ) -> tuple[str, ...] | None:
-        """The size of a convolution's result; None where the kernel's size is not fixed or it is transposed."""
-        if values["transposed"] or not all(tap.isdigit() for tap in weight[2:]):
+        """The size of a convolution's result; None where the kernel's size is not fixed."""
+        if not all(tap.isdigit() for tap in weight[2:]):
             return None
         spatial = []
         for axis, length in enumerate(x[2:]):
-            stride, padding, dilation = (
+            stride, padding, dilation, extra = (
                 values[key][axis if len(values[key]) > 1 else 0]
-                for key in ("stride", "padding", "dilation")
+                for key in ("stride", "padding", "dilation", "output_padding")
             )
-            shrink = 2 * padding - dilation * (int(weight[2 + axis]) - 1) - stride
-            spatial.append(_shifted(length, shrink, stride))
-        return (x[0], weight[0], *spatial)
+            reach = dilation * (int(weight[2 + axis]) - 1)
+            if values["transposed"]:
+                spatial.append(_stretched(length, stride, reach + extra + 1 - 2 * padding - stride))
+            else:
+                spatial.append(_shifted(length, 2 * padding - reach - stride, stride))
+        channels = weight[0]
+        if values["transposed"]:
+            groups = str(values["groups"])
+            channels = weight[1] if groups == "1" else _product((groups, weight[1]))
+        return (x[0], channels, *spatial)
 
     def _torch_convolution(
         self, x: Tensor, weight: Tensor, bias: str, values: Mapping[str, Any]
@@ -704,6 +712,14 @@ def _shifted(length: str, shrink: int, stride: int) -> str:
         return f"{length} + {shift}" if shift > 0 else f"{length} - {-shift}"
     inner = length if shrink == 0 else f"({length} {'+' if shrink > 0 else '-'} {abs(shrink)})"
     return f"{inner} // {stride} + 1"
+
+
+def _stretched(length: str, stride: int, shift: int) -> str:
+    """`stride * length + shift`, simplified."""
+    text = length if stride == 1 else _product((str(stride), length))
+    if shift == 0:
+        return text
+    return f"{text} + {shift}" if shift > 0 else f"{text} - {-shift}"
 
 
 def _indexed(path: str) -> str:
