@@ -3,7 +3,6 @@
 import torch
 import torch.nn as nn
 
-
 torch.backends.cuda.matmul.allow_tf32 = True
 
 
