@@ -244,9 +244,9 @@ class OpenTask:
 
     def _report(self) -> TaskReport:
         """What every evaluation needs to know; `linted` adds the rest."""
-        arena = self.full or self.probe
-        described: Arena | Modelled | None = arena if self.full is not None else self.modelled
-        places, tree, outputs = reports.places_of(described or arena)
+        described = self.full or self.modelled or self.probe
+        assert described is not None, "a task is described once it was set up at some size"
+        places, tree, outputs = reports.places_of(described)
         tried = self.probe or self.full
         found = [self.only_gpu, lint.untestable(tried) if tried is not None else None]
         changed = bool(self.probe_values)
