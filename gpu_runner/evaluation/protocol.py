@@ -371,6 +371,11 @@ class Ran(Message):
     lazy_outputs: tuple[Name, ...] = Field(
         default=(), max_length=50, description="types of outputs that are no plain tensors"
     )
+    relaid: tuple[Count, ...] = Field(
+        default=(),
+        max_length=TENSORS_LIMIT,
+        description="inputs that the call gave another shape, layout or memory",
+    )
     threads: Count = 0
     seconds: Seconds = 0
 

@@ -358,6 +358,15 @@ ODD = (
         (("scaled(x, 2.0)", "shape"),),
     ),
     Odd(
+        "shape of an input left as it came",
+        "x * 2",
+        ("y = scaled(x.t_(), 2.0)\nx.t_()\nreturn y.t()",),
+        (
+            ("y = scaled(x, 2.0)\nx.t_()\nreturn y", "input_changed"),
+            ("y = scaled(x, 2.0)\nx.data = x.data * 0\nreturn y", "input_changed"),
+        ),
+    ),
+    Odd(
         "gradient",
         "with torch.enable_grad():\n    x.requires_grad_()\n"
         "    (g,) = torch.autograd.grad((x * x).sum(), x)\nreturn g",

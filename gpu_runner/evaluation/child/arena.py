@@ -64,6 +64,7 @@ class Truth:
     outputs: tuple[compare.Expected, ...]
     native: tuple[torch.Tensor, ...]
     after: tuple[torch.Tensor, ...]  # working inputs after the call
+    relaid: tuple[int, ...]  # those whose shape or layout it changed
     buffers: tuple[torch.Tensor, ...]
     operations: tuple[Any, ...]
 
@@ -279,6 +280,7 @@ class Arena:
             outputs=self._expected(composition, native) if exact else (),
             native=native,
             after=after,
+            relaid=ran.relaid,
             buffers=buffers,
             operations=ran.operations,
         )

@@ -130,6 +130,7 @@ class Player:
         self._sets: list[list[torch.Tensor]] = []
         self._adopted: list[Lent] = []
         self._working: list[torch.Tensor] = []
+        self._handed: list[torch.Tensor] = []
         self._previous: list[torch.Tensor] = []
         self._given: list[str] = []
         self._survivors: list[flow.Survivor] = []
@@ -458,7 +459,7 @@ class Player:
 
     def _arguments(self, composition: Composition, *, is_double: bool = False) -> Any:
         """What the module is called with: the working memory under tensors of its own, whose shape it may change."""
-        tensors = [t.detach() for t in self._working]
+        self._handed = tensors = [t.detach() for t in self._working]
         if is_double:
             tensors = [inputs.doubled(t) for t in tensors]
         return decode(self._trees[composition.base], tensors, torch)
@@ -502,6 +503,11 @@ class Player:
             narrowest=watch.narrowest,
             unreadable=answer.unreadable[:TEXT_LIMIT],
             lazy_outputs=tuple(lazy[:50]),
+            relaid=tuple(
+                index
+                for index, (handed, own) in enumerate(zip(self._handed, self._working, strict=True))
+                if _layout_of(handed) != _layout_of(own)
+            ),
             threads=max(0, threading.active_count() - self._threads_before),
             seconds=0,
         )
@@ -942,6 +948,13 @@ def _as_list(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return list(value)
     return value if isinstance(value, dict) else [value]
+
+
+def _layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Which memory a tensor shows, and how: what its owner may change without writing there."""
+    if tensor.layout != torch.strided:
+        return (tensor.layout,)
+    return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
 def _is_dict(tree: Encoded) -> bool:

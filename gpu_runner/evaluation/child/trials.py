@@ -459,6 +459,9 @@ def _check_remembered(
 
 def _check_side_effects(contestant: Contestant, ran: Ran, truth: Truth) -> None:
     arena = contestant.arena
+    for index in sorted(set(ran.relaid) - set(truth.relaid)):
+        title = f"input {index} has another shape or layout after the call; the reference leaves it as it came"
+        raise _incorrect(contestant, "input_changed", title)
     if "after" in ran.stored:
         room = contestant.rooms["after"]
         given = arena.composed(truth.composition)
