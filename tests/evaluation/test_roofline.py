@@ -195,6 +195,15 @@ def test_the_minimum_is_every_byte_once(counted: dict[str, Any]) -> None:
     assert part.dram_bytes > part.minimum_bytes
 
 
+@pytest.mark.parametrize(("name", "tensors"), [("attention_bf16", 4), ("attention_of_itself", 2)])
+def test_what_arguments_share_is_read_once_and_the_rest_of_its_storage_never(
+    counted: dict[str, Any], name: str, tensors: int
+) -> None:
+    part = modelled(counted, name).parts[0]
+    assert part.minimum_bytes == tensors * 128 * 1024 * 64 * 2
+    assert part.dram_bytes < 1.1 * part.minimum_bytes
+
+
 def test_counts_survive_json(counted: dict[str, Any]) -> None:
     raw = counted["kernels"]["matmul_bf16_128"]["launches"][0]["counts"]
     assert Counts.from_json(raw).as_json() == raw

@@ -55,6 +55,14 @@ def test_views_share_their_memory() -> None:
     assert world.operations == []
 
 
+def test_what_two_arguments_share_is_read_once() -> None:
+    with full_size() as world:
+        x = torch.empty(1024, 1024)
+        x @ x.t()
+        x[:512] + x[256:768]
+    assert [o.read_bytes for o in world.operations] == [4 * 1024 * 1024, 4 * 768 * 1024]
+
+
 def test_in_place_operations_return_their_argument() -> None:
     with full_size() as world:
         x = torch.empty(1 << 20)

@@ -341,10 +341,8 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         moved = wanted * self.weight
         traffic = self.counts.tensors.get(pointer.name)
         if traffic is None:
-            region = pointer.region
-            traffic = self.counts.tensors[pointer.name] = TensorTraffic(
-                storage_bytes=region.hi - region.lo
-            )
+            traffic = self.counts.tensors[pointer.name] = TensorTraffic()
+        pointer.note_access(addresses, *self._stretch)
         if self.counts_sectors:
             touched = sectors(addresses) * 32
             self.counts.wanted_bytes += wanted

@@ -16,15 +16,18 @@ SECTOR_BYTES = 32
 class TensorTraffic:
     """Bytes that one kernel argument's memory supplied and received; `wanted` and `sectors` as in `Counts`.
 
-    `footprint` is the largest stretch of that memory, in bytes, that one program touches. `lines` has for each line of the
-    source that accesses it the bytes loaded, wanted and moved in sectors by the programs whose sectors were counted.
+    `memory` names the first argument whose memory meets this one's, mostly itself; `memory_bytes` says how many different
+    bytes all of those have, in whole sectors. `footprint` is the largest stretch of that memory, in bytes, that one program
+    touches. `lines` has for each line of the source that accesses it the bytes loaded, wanted and moved in sectors by the
+    programs whose sectors were counted.
     """
 
     loaded: float = 0.0
     stored: float = 0.0
     wanted: float = 0.0
     sectors: float = 0.0
-    storage_bytes: int = 0
+    memory: str = ""
+    memory_bytes: int = 0
     footprint: int = 0
     lines: dict[str, list[float]] = field(default_factory=dict)
 
@@ -116,7 +119,8 @@ class Counts:
                     stored=float(t["stored"]),
                     wanted=float(t["wanted"]),
                     sectors=float(t["sectors"]),
-                    storage_bytes=int(t["storage_bytes"]),
+                    memory=str(t["memory"]),
+                    memory_bytes=int(t["memory_bytes"]),
                     footprint=int(t["footprint"]),
                     lines={
                         str(line): [float(v) for v in values]

@@ -272,6 +272,7 @@ def _run_programs(
             _run_all(fn, args, launch, machine)
         else:
             _run_sample(fn, args, launch, machine, sampling)
+    memory.note_sharing(launch.counts.tensors)
 
 
 def _run_all(

@@ -7,8 +7,9 @@ Every time is in microseconds and modelled, never measured. A kernel or an opera
 the largest of four times, with the next largest felt a little where they are close. For an own kernel:
 
 - dram: bytes that reach DRAM / (bandwidth * copy_fraction * parallelism). Each argument's memory is read at least once
-  as far as it is touched. What a program reads again comes from L2 if the stretches of all resident programs fit into
-  60 % of it; what others read again, as far as the tensors do, else at most once per wave of resident blocks.
+  as far as it is touched; what arguments share counts once. What a program reads again comes from L2 if the stretches
+  of all resident programs fit into 60 % of it; what others read again, as far as the tensors do, else at most once per
+  wave of resident blocks.
   Uncoalesced access multiplies by sector bytes / wanted bytes.
 - parallelism: bytes in flight over all resident blocks / (bandwidth * latency), at most 1 (Little's law): few blocks,
   few warps, small tiles and no pipelining leave the memory idle.
@@ -319,9 +320,9 @@ def _most_spread(counts: Counts) -> dict[str, Any]:
 def _most_reread(counts: Counts) -> dict[str, Any]:
     """Which argument is loaded more often than its size, how often, and the last line that does."""
     again = [
-        (tensor.loaded - tensor.storage_bytes, name, tensor)
+        (tensor.loaded - tensor.memory_bytes, name, tensor)
         for name, tensor in counts.tensors.items()
-        if tensor.storage_bytes and tensor.loaded > 1.1 * tensor.storage_bytes
+        if tensor.memory_bytes and tensor.loaded > 1.1 * tensor.memory_bytes
     ]
     if not again:
         return {}
@@ -330,7 +331,7 @@ def _most_reread(counts: Counts) -> dict[str, Any]:
     return {
         "reread_tensor": name,
         "reread_line": max(lines, default=0) or None,
-        "reread_times": tensor.loaded / tensor.storage_bytes,
+        "reread_times": tensor.loaded / tensor.memory_bytes,
     }
 
 
@@ -379,21 +380,24 @@ def dram_traffic(
         min(t.footprint, (t.loaded + t.stored) / blocks) for t in counts.tensors.values()
     )
     lost = 1.0 - min(1.0, l2 / resident) if resident else 0.0
+    memories: dict[str, list[TensorTraffic]] = {}
+    for tensor in counts.tensors.values():
+        memories.setdefault(tensor.memory, []).append(tensor)
     requested = {
-        name: t.loaded * t.spread * _fetched_share(t, blocks, lost)
-        for name, t in counts.tensors.items()
+        memory: sum(t.loaded * t.spread * _fetched_share(t, blocks, lost) for t in tensors)
+        for memory, tensors in memories.items()
     }
-    working_set = sum(
-        t.storage_bytes for name, t in counts.tensors.items() if requested[name] > t.storage_bytes
-    )
+    sizes = {memory: float(tensors[0].memory_bytes) for memory, tensors in memories.items()}
+    working_set = sum(size for memory, size in sizes.items() if requested[memory] > size)
     misses = 1.0 - min(1.0, l2 / working_set) if working_set else 0.0
     total = minimum = counts.atomic_bytes
-    for name, tensor in counts.tensors.items():
-        memory = float(tensor.storage_bytes)
-        total += _reaching_dram(requested[name], memory, waves, misses)
-        total += _reaching_dram(tensor.stored * max(1.0, tensor.spread), memory, waves, misses)
-        minimum += min(tensor.loaded * min(1.0, tensor.spread), memory)
-        minimum += min(tensor.stored, memory)
+    for memory, tensors in memories.items():
+        size = sizes[memory]
+        written = sum(t.stored * max(1.0, t.spread) for t in tensors)
+        total += _reaching_dram(requested[memory], size, waves, misses)
+        total += _reaching_dram(written, size, waves, misses)
+        minimum += min(sum(t.loaded * min(1.0, t.spread) for t in tensors), size)
+        minimum += min(sum(t.stored for t in tensors), size)
     return total, minimum
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpu_runner.evaluation.child.counting import TensorTraffic
+from gpu_runner.evaluation.child.distinct import View, sharing, view_of
 from gpu_runner.evaluation.child.memory import extent
 
 MOST_TRACKED_BYTES = 1 << 28
@@ -186,13 +188,21 @@ class Region:
 
 @dataclass
 class Pointer:
-    """A tensor argument: where it starts and ends, and in which region, which is larger where it is a view."""
+    """A tensor argument: where it starts and ends, and in which region, which is larger where it is a view.
+
+    `view` is the memory that it stands for: the whole region once an access by it was seen outside the tensor.
+    """
 
     name: str
     address: int
     end: int
     itemsize: int
     region: Region
+    view: View
+
+    def note_access(self, addresses: np.ndarray, lo: int, hi: int) -> None:
+        if lo < self.address or hi > self.end or not self.view.holds(addresses):
+            self.view = View(self.region.lo, self.region.lo, self.region.hi - self.region.lo)
 
 
 class Memory:
@@ -213,11 +223,18 @@ class Memory:
             self._regions[lo] = region
         address, itemsize = tensor.data_ptr(), tensor.element_size()
         end = address + extent(tensor.shape, tensor.stride()) * itemsize
-        pointer = Pointer(name, address, end, itemsize, region)
+        view = view_of(tensor) or View(lo, address, 0)
+        pointer = Pointer(name, address, end, itemsize, region, view.in_sectors())
         self.pointers[name] = pointer
         if tensor.dtype in (torch.int64, torch.uint64) and tensor.numel() <= 1 << 16:
             self._has_integers.append(tensor)
         return pointer
+
+    def note_sharing(self, tensors: dict[str, TensorTraffic]) -> None:
+        """Once a launch has ended: which arguments' memory is the same, and how much each stands for."""
+        shared = sharing({name: self.pointers[name].view for name in tensors})
+        for name, (memory, nbytes) in shared.items():
+            tensors[name].memory, tensors[name].memory_bytes = memory, nbytes
 
     def add_integer(self, value: int) -> None:
         if value > 1 << 32:

@@ -26,6 +26,7 @@ from torch.utils.flop_counter import flop_registry
 from triton import knobs
 
 from gpu_runner.evaluation.child.counting import Operation
+from gpu_runner.evaluation.child.distinct import bytes_of
 from gpu_runner.evaluation.child.sessions import Launch, Sampling, Session, session
 from gpu_runner.evaluation.child.stand_in import candidate_line
 from gpu_runner.evaluation.child.traced_memory import unseen_by_torch
@@ -258,7 +259,7 @@ def operations_of(
         return []
     name = func._schema.name.removeprefix("aten::")
     outputs = outputs or [tensor for _, tensor in _written(func, args, kwargs)]
-    written = float(sum(bytes_of(t) for t in outputs))
+    written = float(bytes_of(outputs))
     operation = Operation(
         op=name,
         kind=kind_of(name, func),
@@ -312,16 +313,6 @@ def kind_of(name: str, func: Any = None) -> str:
     return "reduction" if plain in _REDUCTIONS else "pointwise"
 
 
-def bytes_of(tensor: torch.Tensor) -> int:
-    """Bytes that the elements occupy, repeats of a stride of zero counted once."""
-    if tensor.layout != torch.strided:
-        return tensor.numel() * tensor.element_size()
-    elements = tensor.element_size()
-    for n, step in zip(tensor.size(), tensor.stride(), strict=True):
-        elements *= n if step else 1
-    return elements if tensor.numel() else 0
-
-
 def _read_bytes(
     name: str,
     func: Any,
@@ -331,18 +322,11 @@ def _read_bytes(
     written: float,
 ) -> float:
     if name in _GATHERS:
-        return written + sum(bytes_of(t) for t in inputs if not t.is_floating_point())
+        return written + bytes_of(t for t in inputs if not t.is_floating_point())
     if name in ("copy_", "fill_", "zero_", "uniform_", "normal_", "random_", "bernoulli_"):
         overwritten = {id(tensor) for _, tensor in _written(func, args, kwargs)}
         inputs = [t for t in inputs if id(t) not in overwritten]
-    unique = {_place_of(t): t for t in inputs}
-    return float(sum(bytes_of(t) for t in unique.values()))
-
-
-def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    if tensor.layout != torch.strided:
-        return (id(tensor),)
-    return tensor.data_ptr(), tuple(tensor.size()), tuple(tensor.stride())
+    return float(bytes_of(inputs))
 
 
 def _flops(
