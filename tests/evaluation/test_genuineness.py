@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpu_runner.core.verdicts import Track
-from gpu_runner.evaluation.child import below, dispatch, gates, genuineness
+from gpu_runner.evaluation.child import below, dispatch, flow, gates, genuineness
 from gpu_runner.evaluation.child.compiling import CompiledKernel
 from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Modelled, Operation, Ran
 
@@ -226,6 +226,25 @@ def test_what_an_earlier_call_made_is_stale_in_the_next_one() -> None:
     assert not genuineness.reads_earlier_call(
         [ran(operations=operations(lambda: memo.copy_(x).clone()))], 600
     )
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["made in the call", "made before"])
+def test_what_kernels_only_read_is_no_result_of_a_call(is_new: bool) -> None:
+    x, w = torch.randn(20, 30), torch.randn(30, 20)
+    packed, table, scratch = w.t().contiguous(), torch.ones(30), torch.zeros(20, 30)
+    recorder = dispatch.Recorder([x], [w], lambda: None)
+    with torch.no_grad(), recorder:
+        if is_new:
+            packed, table = w.t().contiguous(), torch.arange(30)
+        y = torch.empty_like(x)
+        after = recorder.launched([x, packed, table, scratch, y], [], "kernel")
+        with dispatch.unwatched():
+            scratch.copy_(torch.add(x, packed, out=y))
+        after()
+    recorder.operations([y])
+
+    keys = {survivor.key for survivor in recorder.survivors}
+    assert keys == {flow.storage_key(t) for t in (x, scratch, y)}
 
 
 def test_the_host_is_told_the_numbers_of_another_call() -> None:

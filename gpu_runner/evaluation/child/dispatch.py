@@ -120,24 +120,26 @@ class Recorder(TorchDispatchMode):
     def launched(
         self, tensors: Sequence[torch.Tensor], addresses: Sequence[int], name: str
     ) -> Callable[[], None]:
-        """A kernel gets these tensors, and those at these addresses; it may read and write all, weights excepted.
+        """A kernel gets these tensors, and those at these addresses; it may read and write all.
 
-        Call what this answers with when the kernel has run: a weight that it wrote is no weight.
+        Weights and what else was settled are taken to be only read. Call what this answers with when the kernel has run:
+        it sees which of them were written nevertheless; a weight that is written is no weight.
         """
         with unwatched():
             addresses = [*addresses, *_addresses_in(tensors)]
             tensors = [*tensors, *self.flow.at_addresses(addresses)]
             keys = frozenset(self.flow.key(t) for t in tensors)
             trusted = self.flow.weights | self.flow.shared.keys()
-            weights = [t for t in tensors if self._is_real and self.flow.key(t) in trusted]
-            before = [t.detach().clone() for t in weights]
+            trusted |= self.flow.settled(keys) if self._is_real else frozenset()
+            held = [t for t in tensors if self._is_real and self.flow.key(t) in trusted]
+            before = [t.detach().clone() for t in held]
         from_inputs = bool(keys & self.flow.tainted)
         writes = keys - trusted
         self.flow.add(Event(name, "launch", keys, writes, from_inputs))
 
         def after() -> None:
             with unwatched():
-                changed = [t for t, b in zip(weights, before, strict=True) if not _same_bits(t, b)]
+                changed = [t for t, b in zip(held, before, strict=True) if not _same_bits(t, b)]
             if changed:
                 written = frozenset(self.flow.key(t) for t in changed)
                 self.flow.weights -= written

@@ -43,6 +43,8 @@ class Flow:
     stale: frozenset[int] = frozenset()
     """Storages that an earlier call filled from its inputs, and whose contents outlived it."""
     written: set[int] = field(default_factory=set)
+    blank: set[int] = field(default_factory=set)
+    """Fresh storages into which nothing was written."""
     floats: set[int] = field(default_factory=set)
     """Storages that hold floating-point values, whatever type they are looked at through."""
     from_floats: set[int] = field(default_factory=set)
@@ -73,6 +75,10 @@ class Flow:
     def add(self, event: Event) -> None:
         self.events.append(event)
         self.written |= event.writes
+        if event.group == "allocation" and "empty" in event.name:
+            self.blank |= event.writes
+        else:
+            self.blank -= event.writes
         if not event.from_inputs:
             return
         self.tainted |= event.writes
@@ -80,6 +86,10 @@ class Flow:
             self.from_floats |= event.writes
             if event.group == "copy" and event.reads & self.floats:
                 self.floats |= event.writes
+
+    def settled(self, keys: frozenset[int]) -> frozenset[int]:
+        """Those that hold something which stems from no input: a launch that leaves them as they are has only read them."""
+        return keys - self.tainted - self.blank - self.stale
 
     def at_addresses(self, addresses: Sequence[int]) -> list[torch.Tensor]:
         """Tensors of this call into whose storages the addresses point."""

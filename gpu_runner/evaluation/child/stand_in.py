@@ -263,6 +263,7 @@ def answer_for(target: Target) -> None:
         setattr(cuda, name, lambda *_: contextlib.nullcontext())
     for name in ("CUDAGraph", "graph", "make_graphed_callables", "graph_pool_handle"):
         setattr(cuda, name, _no_graphs)
+    torch.Tensor.record_stream = _do_nothing
     _answer_as_accelerator()
 
 
