@@ -19,6 +19,12 @@ def one(kernel, *args):
     return lambda: kernel[(1,)](*args, BLOCK=128)
 
 
+def spilling(kernel):
+    return lambda: kernel[(1,)](
+        torch.empty(2048), torch.empty(1024), 100, BLOCK=1024, num_warps=1, maxnreg=40
+    )
+
+
 def pair():
     return torch.empty(128), torch.empty(128)
 
@@ -37,6 +43,8 @@ CASES = {
 }
 if sys.argv[1] == "h200":
     CASES["ieee"] = lambda: c.run_matmul("ieee")
+    for kernel in (c.spills_in_its_loop, c.spills_after_its_loop):
+        CASES[kernel.__name__] = spilling(kernel)
     CASES["bf16"] = lambda: c.run_matmul("ieee", torch.bfloat16)
 
 

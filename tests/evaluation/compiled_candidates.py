@@ -35,6 +35,25 @@ def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
 
 
 @triton.jit
+def spills_in_its_loop(x, o, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    a, b = tl.load(x + i), tl.load(x + BLOCK + i)
+    for k in range(n):
+        a, b = tl.cumsum(b + k, 0), a * b
+    tl.store(o + i, a + b)
+
+
+@triton.jit
+def spills_after_its_loop(x, o, n, BLOCK: tl.constexpr):
+    total = 0.0
+    for k in range(n):
+        total += tl.load(x + k)
+    i = tl.arange(0, BLOCK)
+    a, b = tl.load(x + i) * total, tl.load(x + BLOCK + i)
+    tl.store(o + i, tl.cumsum(a, 0) + tl.cumsum(b, 0) + a * b)
+
+
+@triton.jit
 def helper(v):
     return tl.row_softmax(v)  # fault: in_helper
 

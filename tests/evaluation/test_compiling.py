@@ -57,6 +57,13 @@ def test_the_first_configuration_that_fits_is_chosen(h200: dict[str, Any]) -> No
     assert second["shared_bytes"] > 0
 
 
+def test_spills_in_loops_are_told_from_others(h200: dict[str, Any]) -> None:
+    (inside,), (after,) = h200["spills_in_its_loop"], h200["spills_after_its_loop"]
+    assert 0.5 * inside["spill_bytes"] < inside["spill_bytes_in_loops"] <= inside["spill_bytes"]
+    assert after["spill_bytes"] > 100
+    assert after["spill_bytes_in_loops"] == 0
+
+
 @pytest.mark.parametrize(
     ("case", "dtype", "precision", "cores"),
     [("tf32", "f32", "tf32", True), ("ieee", "f32", "ieee", False), ("bf16", "bf16", "ieee", True)],

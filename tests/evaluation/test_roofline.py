@@ -130,7 +130,18 @@ def test_the_typical_error_is_below_a_quarter(counted: dict[str, Any]) -> None:
 
 def test_spills_cost_time(counted: dict[str, Any]) -> None:
     clean = modelled(counted, "matmul_bf16_128").us
-    assert modelled(counted, "matmul_bf16_128", spill_bytes=512).us > 1.3 * clean
+    spills = {"spill_bytes": 512, "spill_bytes_in_loops": 512}
+    assert modelled(counted, "matmul_bf16_128", **spills).us > 1.3 * clean
+
+
+def test_spills_outside_loops_are_paid_once(counted: dict[str, Any]) -> None:
+    clean = modelled(counted, "matmul_bf16_128")
+    spills = {"spill_bytes": 512, "spill_bytes_in_loops": 0}
+    part = modelled(counted, "matmul_bf16_128", **spills).parts[0]
+    moved = 2 * 512 * 8 * 32 * (4096 // 128) ** 2
+    assert part.l2_us - clean.parts[0].l2_us == pytest.approx(
+        1e6 * moved / (H200.l2_bandwidth * 0.8)
+    )
 
 
 def test_a_lack_of_pipelining_costs_time(counted: dict[str, Any]) -> None:

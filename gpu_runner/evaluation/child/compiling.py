@@ -14,9 +14,7 @@ candidate's host code as it would on a GPU; where that does not catch it, the ca
 cannot be interrupted: the caller ends the process; `on_start` tells it which kernel was being compiled.
 """
 
-import functools
 import re
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -34,10 +32,10 @@ from triton.runtime.jit import JITFunction, get_jit_fn_file_line
 
 from gpu_runner.core.targets import Target
 from gpu_runner.evaluation.child import early_limits, stand_in, untouched
+from gpu_runner.evaluation.child.disassembly import Usage, usage_of
 from gpu_runner.evaluation.child.sessions import describe, plain
 from gpu_runner.evaluation.child.stand_in import candidate_line
 
-_CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 _TENSOR_MEMORY_COLUMNS = 512
 
 
@@ -62,6 +60,7 @@ class CompiledKernel:
     shared_bytes: int = 0
     registers: int = 0
     spill_bytes: int = 0
+    spill_bytes_in_loops: int = 0
     dots: list[dict[str, str]] = field(default_factory=list)
     uses_tensor_cores: bool = False
     seconds: float = 0.0
@@ -339,12 +338,15 @@ def _read(compiled: Any, record: CompiledKernel, target: Target) -> None:
         record.uses_tensor_cores = bool(
             re.search(r"\b(mma|wgmma|tcgen05)\b[.\w:]*mma|\bmma\.sync|wgmma\.mma", ptx)
         )
-        record.registers, record.spill_bytes = registers_and_spills(compiled.asm["cubin"])
+        usage = usage_of(compiled.asm["cubin"])
+        record.registers, record.spill_bytes = usage.registers, usage.spill_bytes
+        record.spill_bytes_in_loops = usage.spill_bytes_in_loops
     else:
         text = str(compiled.asm["amdgcn"])
         record.uses_tensor_cores = "v_mfma" in text
         record.registers = _last_number(r"\.vgpr_count:\s*(\d+)", text)
         record.spill_bytes = 4 * _last_number(r"\.vgpr_spill_count:\s*(\d+)", text)
+        record.spill_bytes_in_loops = record.spill_bytes  # not told apart there
 
 
 def _last_number(pattern: str, text: str) -> int:
@@ -372,30 +374,13 @@ def dots_of(ttir: str) -> list[dict[str, str]]:
     return found
 
 
-@functools.lru_cache(maxsize=256)
-def registers_and_spills(cubin: bytes) -> tuple[int, int]:
-    """(registers a thread, bytes a thread spills to local memory), as the bundled cuobjdump reports them."""
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        text = subprocess.run(
-            [str(_CUOBJDUMP), "-res-usage", file.name],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=30,
-        ).stdout
-    stack = _last_number(r"STACK:(\d+)", text)
-    return _last_number(r"REG:(\d+)", text), stack + _last_number(r"LOCAL:(\d+)", text)
-
-
 def _load_binary(
     name: str, kernel: bytes, shared: int, device: int
 ) -> tuple[int, int, int, int, int]:
     """What a driver says when it loads a kernel: (module, function, registers, spills in words, most threads)."""
     assert _target is not None
-    registers, spilled = registers_and_spills(kernel) if _target.backend == "cuda" else (64, 0)
-    return 1, 1, registers, spilled // 4, _target.threads_per_block
+    usage = usage_of(kernel) if _target.backend == "cuda" else Usage(64, 0, 0)
+    return 1, 1, usage.registers, usage.spill_bytes // 4, _target.threads_per_block
 
 
 def _check_resources(compiled: Any, record: CompiledKernel, target: Target) -> None:

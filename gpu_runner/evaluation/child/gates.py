@@ -289,6 +289,7 @@ def facts_of(kernel: CompiledKernel) -> dict[str, Any]:
         "shared_bytes",
         "registers",
         "spill_bytes",
+        "spill_bytes_in_loops",
         "uses_tensor_cores",
         "dots",
     )

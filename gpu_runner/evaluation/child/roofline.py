@@ -265,8 +265,7 @@ def kernel_part(launch: dict[str, Any], compiled: dict[str, Any] | None, target:
     parallelism = _parallelism(counts, num_warps, stages, concurrent, target)
     rounds = max(1.0, counts.loads / max(1.0, counts.programs))
     dram = dram_bytes / (target.bandwidth * target.copy_fraction * parallelism)
-    spilled = 2.0 * int(kernel.get("spill_bytes") or 0) * num_warps * target.warp_size * blocks
-    spilled *= max(1.0, rounds / 4)
+    spilled = _spilled(kernel, rounds) * num_warps * target.warp_size * blocks
     requested = sum((t.loaded + t.stored) * t.spread for t in counts.tensors.values())
     requested += 2 * counts.atomic_bytes
     l2 = (requested + spilled) / (target.l2_bandwidth * _L2_REACHED)
@@ -304,6 +303,17 @@ def kernel_part(launch: dict[str, Any], compiled: dict[str, Any] | None, target:
         **_most_spread(counts),
         **_most_reread(counts),
     )
+
+
+def _spilled(compiled: Mapping[str, Any], rounds: float) -> float:
+    """Bytes that a thread stores and loads for want of registers.
+
+    Args:
+        rounds: loads of a program.
+    """
+    once = float(compiled.get("spill_bytes") or 0)
+    in_loops = float(compiled.get("spill_bytes_in_loops", once))
+    return 2.0 * (once + in_loops * (max(1.0, rounds / 4) - 1.0))
 
 
 def _most_spread(counts: Counts) -> dict[str, Any]:
