@@ -35,6 +35,7 @@ class LaunchTap:
         for owner in (InterpretedFunction, triton.runtime.jit.JITFunction):
             owner.run = self._wrap(owner.run)
         CompiledKernel.__getitem__ = self._wrap_compiled(CompiledKernel.__getitem__)
+        CompiledKernel.run = property(self._wrap_started(CompiledKernel.run.fget))
         for owner in (InterpretedFunction, GridExecutor):
             owner.__call__ = self._inside_only(owner.__call__)
 
@@ -80,6 +81,23 @@ class LaunchTap:
 
         return tapped
 
+    def _wrap_started(self, start_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """What every launch of a compiled kernel comes down to can be called by itself."""
+
+        def tapped(compiled):
+            start, kernel = start_of(compiled), getattr(compiled.src, "fn", compiled)
+
+            def started(x, y, z, *rest):
+                def go():
+                    return start(x, y, z, *rest)
+
+                is_begun = self.depth > 0
+                return go() if is_begun else self._launch(kernel, rest[_BEFORE:], {}, (x, y, z), go)
+
+            return started
+
+        return tapped
+
     def _inside_only(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """The interpreter's ways to run a body are no ways to launch a kernel, as they are none on a GPU."""
 
@@ -113,6 +131,10 @@ class LaunchTap:
                 )
             )
         return after
+
+
+_BEFORE = 6
+"""Arguments between the grid and the kernel's own: stream, function, metadata and hooks."""
 
 
 def _nothing() -> None:

@@ -911,6 +911,7 @@ def protected() -> list[tuple[str, Any]]:
         ("triton.runtime.jit", triton.runtime.jit),
         ("triton.JITFunction", triton.runtime.jit.JITFunction),
         ("triton.KernelInterface", triton.runtime.jit.KernelInterface),
+        ("triton.CompiledKernel", triton.compiler.CompiledKernel),
         ("triton.runtime.interpreter", triton_interpreter),
         ("triton.InterpretedFunction", triton_interpreter.InterpretedFunction),
         ("triton.InterpreterBuilder", triton_interpreter.InterpreterBuilder),
