@@ -1,5 +1,6 @@
 """Models as generators: against a real server that answers well, badly, late, cut off, or not at all."""
 
+import contextlib
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -477,3 +478,21 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="No such file"):
         load_models({"FOUNDRY_MODELS": str(tmp_path / "none.toml")})
     assert isinstance(load_models({}), Models)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\n" * 60_000,
+        "<<<<<<< SEARCH\n" * 60_000,
+        "<<<<<<< SEARCH\na\n=======\n" * 40_000,
+        "\n" * 200_000 + "```python\nclass ModelNew: ...\n```",
+    ],
+    ids=["fences", "searches", "halves", "newlines"],
+)
+def test_what_reads_an_answer_goes_through_it_once(text: str) -> None:
+    """Reading holds the interpreter's lock: while it takes long, no run of the process goes on and no heart beats."""
+    began = time.thread_time()
+    with contextlib.suppress(Unusable):
+        parse_answer(text, "class ModelNew:\n    pass\n")
+    assert time.thread_time() - began < 3.0

@@ -67,7 +67,7 @@ def _checked(
     *, text: Any, refusal: Any, finish: Any, usage: Any, max_tokens: int, safe: Safe
 ) -> Reply:
     reply = Reply(
-        safe(text) if isinstance(text, str) else "",
+        whole_characters(safe(text)) if isinstance(text, str) else "",
         _count(usage, "prompt_tokens"),
         _count(usage, "completion_tokens"),
     )
@@ -79,6 +79,11 @@ def _checked(
     if not reply.text.strip():
         raise ModelFailure(Failure.EMPTY, "the reply has no text", reply)
     return reply
+
+
+def whole_characters(text: str) -> str:
+    """JSON may hold halves of characters, which no file and no database takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _field(value: Any, name: str) -> Any:
