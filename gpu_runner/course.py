@@ -15,6 +15,7 @@ from gpu_runner import diagnosis, experience
 from gpu_runner.core.candidate import Candidate, Proposal
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.ledger import Ledger, ModelCall
+from gpu_runner.core.search import Method
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Fidelity, RunState, Stage
 from gpu_runner.core.verdicts import State as Life
@@ -314,7 +315,10 @@ class Course:
     def _fill(self) -> None:
         """Ask the search for drafts, as many as there is room for."""
         assert self._drafter is not None
-        if not (self._candidates or self._in_flight or self._posted) and self._drafter.has_model:
+        has_nothing = not (self._candidates or self._in_flight or self._posted)
+        # The control arm asks for first candidates throughout.
+        is_search = self._spec.method is Method.EVOLUTION
+        if has_nothing and is_search and self._drafter.has_model:
             if self._seedings < MAX_SEEDINGS:
                 self._seed_by_model()
             return

@@ -1,5 +1,7 @@
 """Runs with a model, against a real endpoint on the loopback interface: first candidates, steps, and its failures."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 
 from gpu_runner import drafting
 from gpu_runner.core.entries import Entry, EntryContent, EntryKind, EntryState, When
-from gpu_runner.core.task import Budget, RunSpec
+from gpu_runner.core.task import Budget, RunSpec, best_of_10
 from gpu_runner.core.verdicts import RunState
 from gpu_runner.driver import run
 from gpu_runner.evolution.types import Operator
@@ -15,7 +17,7 @@ from gpu_runner.journal import Journal
 from gpu_runner.proposals.models import Models, Profile, Profiles, outage
 from gpu_runner.sources import Sources
 from tests.evolution.making import source
-from tests.proposals.endpoint import Script, says, sends, serve
+from tests.proposals.endpoint import Script, completion, says, sends, serve
 from tests.test_driver import SOURCES, TASK, FakePool
 
 NOTHING = Sources({}, {})
@@ -39,9 +41,7 @@ def spec(**more: Any) -> RunSpec:
 def answers() -> Script:
     """Each time another whole file."""
     count = iter(range(1, 1000))
-    return lambda handler, request: says(f"MOVE: try\n```python\n{source(next(count))}```")(
-        handler, request
-    )
+    return lambda handler, request: says(whole_file(next(count)))(handler, request)
 
 
 def test_a_model_alone_fills_the_islands_and_improves(tmp_path: Path) -> None:
@@ -209,3 +209,33 @@ def test_a_key_is_nowhere_but_in_the_request(
     told = capfd.readouterr()
     places = [*kept, caplog.text.encode(), *(text.encode() for text in (told.out, told.err, *seen))]
     assert not any(CANARY.encode() in place for place in places)
+
+
+@pytest.mark.parametrize("repeats", [answers, lambda: says("no"), lambda: says(whole_file(1))])
+def test_direct_generation_is_ten_answers_whatever_they_are(
+    tmp_path: Path, repeats: Callable[[], Script]
+) -> None:
+    direct = best_of_10(spec())
+    with serve(repeats()) as endpoint, Journal(tmp_path, direct) as journal:
+        result = run(journal, FakePool(), models=models(tmp_path, endpoint.url), sources=SOURCES)
+        candidates = journal.candidates()
+    assert result.stop_reason in ("budget: 10 evaluations", "budget: 10 iterations")
+    assert result.spent["iterations"] == 10
+    assert all(candidate.parents == () for candidate in candidates)
+    assert {candidate.origin for candidate in candidates} <= {"model:local"}
+    # The reference alone: nothing of what was found before is told.
+    first, *others = (r["messages"] for r in endpoint.requests if len(r["messages"]) == 2)
+    assert [other[1]["content"] for other in others] == [first[1]["content"]] * 9
+
+
+def whole_file(mark: int) -> str:
+    return f"MOVE: try\n```python\n{source(mark)}```"
+
+
+def test_half_a_character_of_a_model_does_not_end_the_run(tmp_path: Path) -> None:
+    half = json.dumps(completion(whole_file(1).replace("try", "a\ud800b"))).encode()
+    once = spec(budget=Budget(evaluations=1))
+    with serve(sends(half)) as endpoint, Journal(tmp_path, once) as journal:
+        run(journal, FakePool(), models=models(tmp_path, endpoint.url), sources=NOTHING)
+        (candidate,) = journal.candidates()
+    assert candidate.move == "a?b"

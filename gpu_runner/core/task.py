@@ -76,12 +76,15 @@ class RunSpec(BaseModel):
 
 
 def best_of_10(spec: RunSpec) -> RunSpec:
-    """The protocol that results of models are reported by: ten answers from the reference alone, the best one counts."""
+    """The protocol that results of models are reported by: ten answers from the reference alone, the best one counts.
+
+    An answer that cannot be used, or repeats another, is one of the ten.
+    """
     return spec.model_copy(
         update={
             "method": Method.SAMPLING,
             "islands": 1,
-            "budget": spec.budget.model_copy(update={"evaluations": 10}),
+            "budget": spec.budget.model_copy(update={"evaluations": 10, "iterations": 10}),
             "use_initialisers": False,
             "use_diagnosis": False,
             "use_library": False,

@@ -41,6 +41,7 @@ STALE = 15
 """Answers for an island without a better best of its own after which it begins afresh."""
 FRESH_MEMBERS = 3
 MODEL_PATIENCE = 3
+SAMPLE_PATIENCE = 10
 """Times that a model may have nothing new for the same parents before it is not asked about them again."""
 
 K = TypeVar("K")
@@ -101,7 +102,7 @@ def drafted(
     text = request.text.id if request.text else None
     state = _queued(state, candidates, Made(request.way, cost, idea, text))
     dry = state.dry.get(request.key, 0) + 1 if is_dry else 0
-    is_over = dry >= (MODEL_PATIENCE if request.model else 1)
+    is_over = dry >= _patience(state, request)
     return replace(
         state,
         asked=max(state.asked, request.number + 1),
@@ -110,6 +111,13 @@ def drafted(
         plan=plans.tried(state.plan, idea, candidates) if idea is not None else state.plan,
         reserved=state.reserved - {idea},
     )
+
+
+def _patience(state: State, request: Request) -> int:
+    """How many times in a row a request may give nothing; of a sample another one says little."""
+    if not request.model:
+        return 1
+    return SAMPLE_PATIENCE if state.settings.method is Method.SAMPLING else MODEL_PATIENCE
 
 
 def enqueued(state: State, candidates: Sequence[Candidate], operator: Operator) -> State:
