@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_runner.journal import Journal, read_records
+from gpu_runner.core.task import RunSpec
+from gpu_runner.journal import Journal, read_records, understood
 from gpu_runner.proposals.models.failures import Failure, ModelFailure
-from gpu_runner.proposals.models.replies import read_completion
+from gpu_runner.proposals.models.replies import read_completion, whole_characters
 from gpu_runner.questions import Answer, Question
 
 ENDPOINT = "/v1/chat/completions"
@@ -26,11 +27,23 @@ class Imported:
 
 
 def pending(folder: Path) -> list[Question]:
-    """Questions without an answer, in the order in which they were asked; the run may be in progress."""
-    notes = [r for r in read_records(folder / "journal.jsonl") if r["record"] == "note"]
-    questions = [Question.model_validate(n["payload"]) for n in notes if n["kind"] == "request"]
-    answered = {n["payload"]["id"] for n in notes if n["kind"] == "reply"}
+    """Questions without an answer, in the order in which they were asked; the run may be in progress.
+
+    Raises:
+        JournalError: the folder holds no run.
+    """
+    with understood(folder):
+        first, *records = read_records(folder / "journal.jsonl")
+        RunSpec.model_validate(first["spec"])
+        notes = [r for r in records if r["record"] == "note"]
+        questions = [Question.model_validate(n["payload"]) for n in notes if n["kind"] == "request"]
+        answered = {n["payload"]["id"] for n in notes if n["kind"] == "reply"}
     return [question for question in questions if question.id not in answered]
+
+
+def lines_of(text: str) -> list[str]:
+    """Not by `splitlines`: JSON may hold the other characters that end a line."""
+    return text.split("\n")
 
 
 def as_lines(questions: Iterable[Question]) -> Iterator[str]:
@@ -82,7 +95,7 @@ def _read(line: str, questions: dict[str, Question]) -> Answer | str:
     if question is None:
         return f"{raw['custom_id'][:80]!r} is no question of this run"
     if isinstance(raw.get("content"), str):
-        return Answer(id=question.id, text=raw["content"][:MAX_REPLY])
+        return Answer(id=question.id, text=whole_characters(raw["content"][:MAX_REPLY]))
     return _from_batch(question, raw)
 
 

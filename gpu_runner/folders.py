@@ -1,6 +1,7 @@
 """Commands on the --out folder of a run: `brief`, `submit`, `batch export`, `batch import`, `export`. None needs Django."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,9 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(files, name="batch")
 
 
-def brief(folder: Folder, as_json: Json = False, best: int = 3) -> None:
+def brief(
+    folder: Folder, as_json: Json = False, best: Annotated[int, typer.Option(min=0)] = 3
+) -> None:
     """Tell a person or an agent what is needed to write a kernel: the task, the best so far, findings, what failed."""
     from gpu_runner import briefs
     from gpu_runner.journal import JournalError
@@ -58,15 +61,24 @@ def submit(
 ) -> None:
     """Give a kernel to a run, in progress or later: it goes through the same gates as every other."""
     from gpu_runner import inbox
+    from gpu_runner.journal import JournalError, history
 
-    if not (folder / "journal.jsonl").exists():
-        usage(f"{folder} holds no run; give the --out folder of one")
+    try:
+        run = history(folder)
+    except JournalError as error:
+        usage(str(error))
+    if island >= run.spec.islands:
+        usage(f"the run has no island {island}; give --island 0 to {run.spec.islands - 1}")
+    if parent is not None and parent not in run.candidates:
+        usage(f"the run has no candidate {parent}; `brief {folder}` shows the best")
     try:
         path = inbox.submit(
             folder, read_text(kernel), author=author, island=island, parent=parent, move=move
         )
     except inbox.Refused as problem:
         usage(f"{kernel}: {problem}")
+    except OSError as error:
+        usage(f"cannot write to {folder / 'inbox'}: {error.strerror}")
     typer.echo(f"it waits in {path}; the run takes it as its next candidate")
 
 
@@ -90,7 +102,7 @@ def export(
     except JournalError as error:
         usage(str(error))
     chosen = [s for s in steps if trajectories.is_wanted(s, min_gain, prompts_only=prompts_only)]
-    to.write_text("".join(f"{json.dumps(step)}\n" for step in chosen), encoding="utf-8")
+    _write_lines(to, map(json.dumps, chosen))
     typer.echo(f"{len(chosen)} of {len(steps)} steps written to {to}")
 
 
@@ -100,14 +112,16 @@ def batch_export(
 ) -> None:
     """Write the requests that wait for an answer as OpenAI batch JSONL."""
     from gpu_runner import batch
+    from gpu_runner.journal import JournalError
 
-    if not (folder / "journal.jsonl").exists():
-        usage(f"{folder} holds no run; give the --out folder of one")
-    lines = list(batch.as_lines(batch.pending(folder)))
+    try:
+        lines = list(batch.as_lines(batch.pending(folder)))
+    except JournalError as error:
+        usage(str(error))
     if to is None:
         typer.echo("\n".join(lines))
     else:
-        to.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        _write_lines(to, lines)
         typer.echo(f"{len(lines)} requests written to {to}")
 
 
@@ -124,7 +138,7 @@ def batch_import(
     from gpu_runner.journal import Journal, JournalError
     from gpu_runner.proposals.models import ProfileError, load_models
 
-    lines = read_text(answers, limit=None).splitlines()
+    lines = batch.lines_of(read_text(answers, limit=None))
     try:
         models = load_models()
         with Journal.reopened(folder) as journal:
@@ -140,3 +154,10 @@ def batch_import(
     else:
         show.result(result, folder)
     raise typer.Exit(NO if imported.problems else OK)
+
+
+def _write_lines(to: Path, lines: Iterable[str]) -> None:
+    try:
+        to.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        usage(f"cannot write {to}: {error.strerror}")

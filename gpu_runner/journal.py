@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
-from pydantic import ValidationError
-
 from gpu_runner import inbox
 from gpu_runner.core.best_file import best_file
 from gpu_runner.core.candidate import Candidate, Proposal
@@ -29,6 +27,16 @@ from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import RunState, Stage, State
 
 FORMAT: Final = 1
+
+SWITCHES: Final = {
+    "use_initialisers": "initialisers",
+    "use_diagnosis": "diagnosis",
+    "use_library": "lessons",
+}
+"""Options of `evolve` by the fields that they set."""
+
+NOT_UNDERSTOOD: Final = (LookupError, TypeError, AttributeError, ValueError)
+"""What reading a record raises that is not one of this version's; a ValidationError is a ValueError."""
 
 
 class JournalError(RuntimeError):
@@ -64,11 +72,9 @@ class Journal:
     @classmethod
     def reopened(cls, directory: Path) -> Self:
         """The journal of the run that a folder holds. Raises JournalError where it holds none."""
-        try:
-            first = next(read_records(directory / "journal.jsonl"))
+        with understood(directory):
+            first, *_ = read_records(directory / "journal.jsonl")
             spec = RunSpec.model_validate(first["spec"])
-        except (OSError, StopIteration, KeyError, ValidationError) as error:
-            raise JournalError(f"{directory} holds no run; give the --out folder of one") from error
         return cls(directory, spec)
 
     def __enter__(self) -> Self:
@@ -212,7 +218,7 @@ class Journal:
                 break
             try:
                 self._apply(record, number)
-            except (KeyError, TypeError, ValidationError) as error:
+            except NOT_UNDERSTOOD as error:
                 raise JournalError(
                     f"line {number} of {self._path} cannot be understood ({type(error).__name__});"
                     " it is from another version; use a new --out"
@@ -263,6 +269,13 @@ class Journal:
                 raise JournalError(
                     f"{self.directory} holds a run with {name} {old}, not {new}; "
                     f"use --{name} {old} to go on with it, or choose another --out"
+                )
+        for name, option in SWITCHES.items():
+            if getattr(held, name) != getattr(self._spec, name):
+                was = option if getattr(held, name) else f"no-{option}"
+                raise JournalError(
+                    f"{self.directory} holds a run that was started with --{was}; "
+                    f"use --{was} to go on with it, or choose another --out"
                 )
 
     def _change(self, candidate_id: int, state: State, **details: str) -> None:
@@ -347,7 +360,7 @@ class History:
 
 def history(directory: Path) -> History:
     """Read a run that may be in progress. Raises JournalError where the folder holds none."""
-    try:
+    with understood(directory):
         first, *records = read_records(directory / "journal.jsonl")
         told = History(RunSpec.model_validate(first["spec"]))
         for record in records:
@@ -362,9 +375,21 @@ def history(directory: Path) -> History:
                 told.candidates[old.id] = old.model_copy(update=update)
             elif record["record"] == "model_call":
                 told.calls.append(ModelCall.model_validate(content))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise JournalError(f"{directory} holds no run; give the --out folder of one") from error
     return told
+
+
+@contextlib.contextmanager
+def understood(directory: Path) -> Iterator[None]:
+    """Reading what a folder holds. Raises JournalError where that is no run, or one that cannot be understood."""
+    try:
+        yield
+    except OSError as error:
+        raise JournalError(f"{directory} holds no run; give the --out folder of one") from error
+    except NOT_UNDERSTOOD as error:
+        raise JournalError(
+            f"{directory} holds no run that this version understands ({type(error).__name__}); "
+            "give the --out folder of one"
+        ) from error
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
@@ -382,7 +407,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
         return None
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and "record" in record else None
 

@@ -1,6 +1,7 @@
 """What goes through a run's folder: batch files, kernels by people and agents, briefs, trajectories."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,129 @@ def _lost() -> dict[str, Any]:
     call = ModelCall(model="m", role="seed", prompt="p", reply="r", outcome="refused", seconds=0)
     extra = dict.fromkeys(("run", "task", "task_key", "reference", "track", "precision"))
     return {**extra, **trajectories._lost(call)}
+
+
+def damaged(folder: Path, line: str) -> Path:
+    go_on(folder)
+    with open(folder / "journal.jsonl", "a") as file:
+        file.write(line + "\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"record": "note", "kind": "request", "payload": {"id": 1}}',
+        '{"record": "note"}',
+        '{"record": "together"}',
+        '{"record": "together", "records": [1]}',
+        '{"record": "x", "a": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    ],
+)
+def test_a_damaged_journal_is_said_to_be_one(tmp_path: Path, line: str) -> None:
+    folder = str(damaged(tmp_path, line))
+    for command in (
+        ["brief", folder],
+        ["export", folder, folder + "/o"],
+        ["batch", "export", folder],
+    ):
+        answer = CliRunner().invoke(app, command)
+        assert answer.exception is None or isinstance(answer.exception, SystemExit), command
+        assert answer.exit_code in (0, 2)
+
+
+@pytest.mark.parametrize("made", ["file", "folder", "nothing"])
+def test_a_folder_without_a_run_is_wrong_usage(tmp_path: Path, made: str) -> None:
+    path, kernel = tmp_path / "journal.jsonl", tmp_path / "kernel.py"
+    kernel.write_text(source(1))
+    if made == "file":
+        path.write_text("")
+    elif made == "folder":
+        path.mkdir()
+    for command in (
+        ["brief", str(tmp_path)],
+        ["export", str(tmp_path), str(tmp_path / "o")],
+        ["batch", "export", str(tmp_path)],
+        ["batch", "import", str(tmp_path), str(kernel)],
+        ["submit", str(tmp_path), str(kernel), "--author", "ada"],
+    ):
+        answer = CliRunner().invoke(app, command)
+        assert (answer.exit_code, "give the --out folder of one" in answer.output) == (2, True)
+
+
+def test_a_file_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
+    go_on(tmp_path)
+    absent = str(tmp_path / "absent" / "file")
+    for command in (
+        ["export", str(tmp_path), absent],
+        ["batch", "export", str(tmp_path), "--to", absent],
+    ):
+        answer = CliRunner().invoke(app, command)
+        assert (answer.exit_code, "cannot write" in answer.output) == (2, True)
+
+
+def test_a_kernel_is_submitted_to_what_the_run_has_and_once(tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("# island: 2\n# author: eve\n" + source(99))
+
+    def submit(*options: str) -> tuple[int, str]:
+        given = ["submit", str(tmp_path), str(kernel), "--author", "ada\nfail()", *options]
+        answer = CliRunner().invoke(app, given)
+        return answer.exit_code, answer.output
+
+    with Journal(tmp_path, spec(4)) as journal:
+        journal.want(RunState.PAUSING)
+        run(journal, FakePool(), sources=SOURCES)
+    assert submit("--island", "9") == (2, "the run has no island 9; give --island 0 to 2\n")
+    assert submit("--parent", "77")[0] == 2
+    assert submit()[0] == 0
+    with Journal(tmp_path, spec(4)) as journal:
+        run(journal, FakePool(), sources=SOURCES)
+        mine = next(c for c in journal.candidates() if mark_of(c.source) == 99)
+    assert (mine.origin, mine.island) == ("person:ada fail", 0)
+    code, told = submit()
+    assert (code, "has taken this kernel already" in told) == (2, True)
+
+
+def test_whatever_lies_in_the_inbox_the_run_goes_on(tmp_path: Path) -> None:
+    box = tmp_path / "inbox"
+    box.mkdir()
+    (tmp_path / "elsewhere.py").write_text(source(99))
+    (box / "link.py").symlink_to(tmp_path / "elsewhere.py")
+    (box / "dangling.py").symlink_to(tmp_path / "absent.py")
+    (box / "folder.py").mkdir()
+    os.mkfifo(box / "pipe.py")
+    (box / "bytes.py").write_bytes(b"class ModelNew: ...\n# \xff")
+    (box / "large.py").write_text("#" * 1_000_000)
+    with Journal(tmp_path, spec(3)) as journal:
+        assert journal.injected() == []
+    refused = {path.name for path in (box / "refused").iterdir() if path.suffix == ".txt"}
+    assert refused == {f"{n}.txt" for n in "link dangling folder pipe bytes large".split()}
+    assert "ordinary file" in (box / "refused" / "pipe.txt").read_text()
+
+
+def test_an_inbox_that_cannot_be_sorted_does_not_end_the_run(tmp_path: Path) -> None:
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "refused").write_text("in the way")
+    (tmp_path / "inbox" / "broken.py").write_text("def f(:\n")
+    with Journal(tmp_path, spec(3)) as journal:
+        assert journal.injected() == []
+
+
+def test_answers_may_hold_any_character(tmp_path: Path) -> None:
+    """JSON allows line separators within strings, and halves of characters."""
+    go_on(tmp_path)
+    a, b, _ = (question.id for question in batch.pending(tmp_path))
+    odd = whole(1).replace("mark 1", "one\u2028line\x85or \x0ctwo")
+    half = '"MOVE: half \\ud800\\n' + json.dumps(whole(2).partition("\n")[2])[1:]
+    path = tmp_path / "answers.jsonl"
+    lines = [
+        json.dumps({"custom_id": a, "content": odd}, ensure_ascii=False),
+        f'{{"custom_id": "{b}", "content": {half}}}',
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with Journal(tmp_path, WITH_MODEL) as journal:
+        imported = batch.take_answers(journal, batch.lines_of(path.read_text(encoding="utf-8")))
+    assert (imported.taken, imported.problems) == (2, [])
+    moves = {candidate.move for candidate in _candidates_after(tmp_path)}
+    assert any(move.startswith("half") for move in moves)

@@ -13,7 +13,7 @@ from gpu_runner.core.source import fingerprint
 from gpu_runner.core.task import Budget, RunSpec, TaskSpec
 from gpu_runner.core.verdicts import RunState, Stage, State
 from gpu_runner.evolution import engine, results
-from gpu_runner.journal import Journal, JournalError
+from gpu_runner.journal import SWITCHES, Journal, JournalError
 from tests.evolution.making import evaluation, source
 
 TASK = TaskSpec(name="soft\nmax", source="class Model: ...")
@@ -210,3 +210,34 @@ def test_the_result_has_the_evaluation_and_where_it_came_from(tmp_path: Path) ->
     assert written["spent"] == {"evaluations": 1}
     assert written["stop_reason"] == "budget: 1 evaluations"
     assert (written["seed"], written["moves"], len(written["islands"])) == (0, [], 3)
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_run_is_gone_on_with_by_the_switches_that_it_has(tmp_path: Path, name: str) -> None:
+    """Else half of a run would use what the other half is compared without."""
+    with Journal(tmp_path, SPEC):
+        pass
+    other = SPEC.model_copy(update={name: False})
+    with pytest.raises(JournalError, match=f"use --{SWITCHES[name]} to go on"):
+        Journal(tmp_path, other)
+    Journal(tmp_path / "other", other).close()
+    with pytest.raises(JournalError, match=f"use --no-{SWITCHES[name]} to go on"):
+        Journal(tmp_path / "other", SPEC)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"record": "changed", "candidate_id": 1, "state": "bogus"}',
+        '{"record": "together", "records": ["x"]}',
+        '{"record": "x", "a": ' + "[" * 100_000 + "]" * 100_000 + '}\n{"record": "log"}',
+    ],
+)
+def test_a_line_of_another_kind_is_named(tmp_path: Path, line: str) -> None:
+    with Journal(tmp_path, SPEC) as journal:
+        write_some(journal)
+        count = len((tmp_path / "journal.jsonl").read_text().splitlines())
+    with open(tmp_path / "journal.jsonl", "a") as file:
+        file.write(line + "\n")
+    with pytest.raises(JournalError, match=f"line {count + 1} of .* use a new --out"):
+        Journal(tmp_path, SPEC)
