@@ -264,22 +264,36 @@ def test_a_worker_that_cannot_register_waits_for_room(
     assert Run.objects.get().state == RunState.QUEUED
 
 
-def process(**options: str) -> subprocess.Popen[bytes]:
-    """A real worker process on the database of this test, with the scripted pool."""
+StartWorker = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start_worker() -> Iterator[StartWorker]:
+    """Starts real worker processes on the database of this test, with the scripted pool; none outlives the test."""
+    started: list[subprocess.Popen[bytes]] = []
     name = connection.settings_dict["NAME"]
     is_file = connection.vendor == "sqlite"
     url = f"sqlite:///{name}" if is_file else f"postgres://postgres@127.0.0.1:5432/{name}"
-    environment = {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(PROJECT), **options}
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.web.scripted"], env=environment, cwd=PROJECT
-    )
+
+    def start(**options: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(PROJECT), **options}
+        command = [sys.executable, "-m", "tests.web.scripted"]
+        started.append(subprocess.Popen(command, env=environment, cwd=PROJECT))
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.kill()
+        worker.wait()
 
 
 @pytest.mark.rerun
-def test_killed_at_ten_random_moments_it_loses_and_doubles_nothing(run: Run) -> None:
+def test_killed_at_ten_random_moments_it_loses_and_doubles_nothing(
+    run: Run, start_worker: StartWorker
+) -> None:
     finished: dict[int, int] = {}
     for turn in range(10):
-        worker = process()
+        worker = start_worker()
         before = Candidate.objects.correct().count()
         # Somewhere in the first moments of its work, or of its start.
         wait_until(
@@ -296,7 +310,7 @@ def test_killed_at_ten_random_moments_it_loses_and_doubles_nothing(run: Run) -> 
         if Run.objects.get().is_over:
             break
     started = Runner.objects.count()
-    worker = process()
+    worker = start_worker()
     # Registered: from then on it knows what to do with the signal, even where nothing was left to do.
     wait_until(lambda: Runner.objects.count() > started)
     wait_until(lambda: Run.objects.get().is_over)
@@ -311,9 +325,11 @@ def test_killed_at_ten_random_moments_it_loses_and_doubles_nothing(run: Run) -> 
     assert seqs == list(range(1, len(seqs) + 1))
 
 
-def test_a_runner_that_cannot_put_its_work_down_in_time_gives_the_run_back(run: Run) -> None:
-    worker = process(SCRIPTED_PAUSE_S="600", SCRIPTED_GRACE_S="0.5")
-    wait_until(lambda: Candidate.objects.correct().exists())
+def test_a_runner_that_cannot_put_its_work_down_in_time_gives_the_run_back(
+    run: Run, start_worker: StartWorker
+) -> None:
+    worker = start_worker(SCRIPTED_PAUSE_S="600", SCRIPTED_GRACE_S="0.5")
+    wait_until(lambda: Candidate.objects.filter(state=State.EVALUATING).exists())
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(TOO_LATE_S) == 143
     run.refresh_from_db()
