@@ -25,6 +25,7 @@ _MEANINGS: Final = {
     "shared_bytes": Meaning("shared memory, bytes", "on-chip memory of one program instance"),
     "registers": Meaning("registers", "of one thread; above 255 values spill to slow memory"),
     "spill_bytes": Meaning("spilled, bytes", "of one thread, kept in slow memory for want of registers"),
+    "spill_bytes_in_loops": Meaning("of these in loops", "bytes moved again in every iteration"),
     "uses_tensor_cores": Meaning("tensor cores", "whether its matrix products run on them"),
     "dots": Meaning("matrix products", "tl.dot in the compiled kernel"),
     "occupancy": Meaning("occupancy", "threads that are resident, as a share of what the GPU holds"),

@@ -251,10 +251,14 @@ def _registers(part: Part, kernel: Kernel) -> Iterator[Loss]:
     if kernel.spill_bytes:
         yield Loss(
             "spills",
-            max(part.l2_us - part.dram_us, 0.1 * part.us),
+            max(part.l2_us - part.dram_us, 0.1 * part.us if kernel.spill_bytes_in_loops else 0.0),
             f"{part.name} spills {kernel.spill_bytes} bytes of registers a thread",
             "Take smaller tiles or more num_warps, so that each thread holds less.",
-            {"spill_bytes": kernel.spill_bytes, "registers": kernel.registers},
+            {
+                "spill_bytes": kernel.spill_bytes,
+                "spill_bytes_in_loops": kernel.spill_bytes_in_loops,
+                "registers": kernel.registers,
+            },
             part,
         )
     warps = part.blocks_per_sm * kernel.num_warps

@@ -58,6 +58,7 @@ class Kernel(BaseModel):
     kernel: str
     registers: int = 0
     spill_bytes: int = 0
+    spill_bytes_in_loops: int = 0
     shared_bytes: int = 0
     num_warps: int = 4
     is_chosen: bool = True

@@ -326,6 +326,12 @@ def test_the_bottleneck_leads_with_its_predicted_gain(parts, profile, kind, gain
     assert found.fitness == 1.5
 
 
+@pytest.mark.parametrize(("in_loops", "kinds"), [(64, ["spills"]), (0, [])])
+def test_spills_that_no_loop_repeats_are_no_bottleneck(in_loops, kinds) -> None:
+    kernel = {"kernel": "kernel", "spill_bytes": 64, "spill_bytes_in_loops": in_loops}
+    assert [kind for kind in hints(correct(part(), kernels=[kernel])) if kind == "spills"] == kinds
+
+
 def test_the_largest_loss_comes_first() -> None:
     slow = part(dram_bytes=4000.0)
     assert hints(correct(slow, part("b", us=14.0, dram_us=10.0))) == [
