@@ -7,16 +7,21 @@ has already dropped, dead code removed, values that are used once written where 
 
 import ast
 import copy
-import re
-import textwrap
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from gpu_runner.proposals.child.compiler_capture import Refused
 from gpu_runner.proposals.child.compiler_helpers import HELPERS, NATIVE
+from gpu_runner.proposals.child.compiler_layout import break_addresses, function_text
+from gpu_runner.proposals.child.compiler_names import KernelNames
 from gpu_runner.proposals.child.compiler_program import Kernel
+from gpu_runner.proposals.child.compiler_statements import (
+    is_none,
+    is_true,
+    targets,
+    walk,
+)
 from gpu_runner.proposals.child.compiler_text import (
     Names,
     Rename,
@@ -24,15 +29,12 @@ from gpu_runner.proposals.child.compiler_text import (
     Rewrite,
     expression,
     is_number,
-    layout,
     loads,
     same,
     simplify_sizes,
     size_name,
 )
-
-_INLINE = 72
-"""Longest expression that is written where its value is used instead of getting a name."""
+from gpu_runner.proposals.child.compiler_tidy import inlined, propagate, without_dead
 
 _ELEMENTS = {
     "fp32": "float32",
@@ -140,11 +142,10 @@ class KernelRewriter:
         self._fixed_numbers()
         self._swap_grid_axes()
         self.body = self._statements(self.body)
-        self._propagate()
+        propagate(self.body, self._rule)
         self._hoist_numbers()
         for _ in range(3):
-            self._remove_dead()
-            self._inline()
+            self.body = inlined(without_dead(self.body))
         return self._named()
 
     def _merge_equal_arguments(self) -> None:
@@ -166,9 +167,9 @@ class KernelRewriter:
             carried: set[str] = set()
             for node in loop.body:
                 carried |= set(loads(node)) - written
-                written |= set(_targets(node))
+                written |= set(targets(node))
             own = {name: f"{name}__{number}" for name in written - carried}
-            own |= {name: f"{name}__{number}" for name in _targets(loop)}
+            own |= {name: f"{name}__{number}" for name in targets(loop)}
             renamed = Rename(own).visit(loop)
             renamed.target = Rename(own).visit(loop.target)
 
@@ -306,9 +307,9 @@ class KernelRewriter:
             ):
                 return ast.Constant(True)
             case ast.BinOp(op=ast.BitAnd(), left=left, right=right):
-                if _is_true(left):
+                if is_true(left):
                     return right
-                return left if _is_true(right) else None
+                return left if is_true(right) else None
             case ast.Call(func=ast.Attribute(value=value, attr="to"), args=[dtype], keywords=[]):
                 return self._cast(value, ast.unparse(dtype).removeprefix("tl."))
             case ast.Call(func=function):
@@ -378,7 +379,7 @@ class KernelRewriter:
         keywords = []
         if function == "tl.store" and self.host.get("xnumel") == "1":
             mask = expression("xindex < 1")
-        if mask is not None and not _is_none(mask) and not _is_true(mask):
+        if mask is not None and not is_none(mask) and not is_true(mask):
             keywords = [ast.keyword("mask", mask)]
             keywords += [k for k in node.keywords if k.arg == "other"]
         if self.kernel.kind == "reduction":
@@ -474,11 +475,11 @@ class KernelRewriter:
     def _hoist_numbers(self) -> None:
         """Functions and quotients of sizes alone, such as 1 / sqrt(head_dim), are computed once on the host."""
         values: dict[str, ast.expr] = {}
-        for node in _walk(self.body):
+        for node in walk(self.body):
             if not isinstance(node, ast.Assign | ast.Expr):
                 continue
             node.value = Replace(values).visit(node.value)
-            names = _targets(node)
+            names = targets(node)
             if len(names) == 1 and self._is_size_function(node.value):
                 values[names[0]] = node.value
             else:
@@ -519,135 +520,38 @@ class KernelRewriter:
         calls = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
         return any(ast.unparse(c.func).split(".")[0] in _MODULES for c in calls)
 
-    # Clean-up -------------------------------------------------------------------------------------------------------
-
-    def _propagate(self) -> None:
-        """Copies and constants replace the names they were given."""
-        counts = Counter(name for node in _walk(self.body) for name in _targets(node))
-        values: dict[str, ast.expr] = {}
-        before: dict[str, str] = {}
-        for node in _walk(self.body):
-            if isinstance(node, ast.For):
-                before = dict(before)
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                node.value = simplify_sizes(
-                    Rewrite(self._rule).visit(Replace(values).visit(node.value))
-                )
-                name, value = node.targets[0].id, node.value
-                if counts[name] == 1 and (known := self._known(value, before, counts)):
-                    value = node.value = ast.Name(known, ast.Load())
-                elif counts[name] == 1:
-                    before[ast.dump(value)] = name
-                settled = isinstance(value, ast.Name) and counts[value.id] <= 1
-                if counts[name] == 1 and (settled or _is_constant(value)):
-                    values[name] = value
-            elif isinstance(node, ast.Assign | ast.Expr):
-                node.value = Rewrite(self._rule).visit(Replace(values).visit(node.value))
-            elif isinstance(node, ast.For):
-                node.iter = Replace(values).visit(node.iter)
-
-    def _known(
-        self, value: ast.expr, before: Mapping[str, str], counts: Mapping[str, int]
-    ) -> str | None:
-        """The name that already holds this value; for arithmetic on values that are set once."""
-        if not isinstance(value, ast.BinOp | ast.Compare):
-            return None
-        name = before.get(ast.dump(value))
-        in_loop = any(counts[n] > 1 for n in loads(value))
-        return None if in_loop else name
-
-    def _remove_dead(self) -> None:
-        while True:
-            used = Counter(name for node in self.body for name in loads(node))
-            self_used = Counter(
-                name
-                for node in _walk(self.body)
-                if isinstance(node, ast.Assign)
-                for name in loads(node.value)
-                if name in _targets(node)
-            )
-
-            def is_dead(
-                node: ast.stmt, used: Counter[str] = used, own: Counter[str] = self_used
-            ) -> bool:
-                names = _targets(node)
-                alive = any(used[name] > own[name] for name in names)
-                return isinstance(node, ast.Assign) and bool(names) and not alive
-
-            if not any(is_dead(node) for node in _walk(self.body)):
-                return
-            self.body = _without(self.body, is_dead)
-
-    def _inline(self) -> None:
-        used = Counter(name for node in self.body for name in loads(node))
-        counts = Counter(name for node in _walk(self.body) for name in _targets(node))
-        self.body = self._inlined(self.body, used, counts)
-
-    def _inlined(
-        self, nodes: list[ast.stmt], used: Counter[str], counts: Counter[str]
-    ) -> list[ast.stmt]:
-        """Values used once move to their use in the same block, unless that makes a line hard to read."""
-        result: list[ast.stmt] = []
-        waiting: dict[str, ast.Assign] = {}
-        for node in nodes:
-            if isinstance(node, ast.For):
-                node.body = self._inlined(node.body, used, counts)
-                result.append(node)
-                continue
-            for name in list(waiting):
-                if name in loads(node) and self._may_inline(node, name, waiting[name].value):
-                    assert isinstance(node, ast.Assign | ast.Expr)
-                    node.value = Replace({name: waiting[name].value}).visit(node.value)
-                    result.remove(waiting.pop(name))
-            for name in list(waiting):
-                if set(_targets(node)) & set(loads(waiting[name].value)):
-                    del waiting[name]
-            result.append(node)
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                name = node.targets[0].id
-                if used[name] == 1 and counts[name] == 1 and _is_inlineable(node.value):
-                    waiting[name] = node
-        return result
-
-    def _may_inline(self, node: ast.stmt, name: str, value: ast.expr) -> bool:
-        if not isinstance(node, ast.Assign | ast.Expr):
-            return False
-        is_store = isinstance(node, ast.Expr)
-        if is_store and isinstance(node.value, ast.Call):
-            stored = node.value.args[1]
-            if isinstance(stored, ast.Name) and stored.id == name:
-                return False
-        together = len(ast.unparse(node.value)) + len(ast.unparse(value))
-        limit = _INLINE + 40 if is_store or _is_index(value) else _INLINE
-        return together <= limit
-
     # Names ----------------------------------------------------------------------------------------------------------
 
     def _named(self) -> PlainKernel:
         used = {name for node in self.body for name in loads(node)}
         names = Names(["tl", "range", "libdevice", "float"])
+        chosen = KernelNames(
+            self.body, self._axis_names(), self.wishes, self.host, self.pointers, self._type
+        )
         new: dict[str, str] = {}
         parameters: list[Parameter] = []
         for argument in [a for a in self.arguments if a in used]:
-            new[argument] = names.new(self._parameter_name(argument))
+            new[argument] = names.new(chosen.of_parameter(argument))
             parameters.append(Parameter(new[argument], self.arguments.index(argument)))
         for extra, host in self.extra.items():
             if extra in used:
                 new[extra] = names.new(extra)
                 parameters.append(Parameter(new[extra], host))
-        self._name_structure(names, new)
-        self._name_values(names, new)
+        chosen.add_structure(names, new)
+        chosen.add_values(names, new)
         body = [Rename(new).visit(node) for node in self.body]
-        _break_addresses(body)
+        break_addresses(body)
         blocks = {new[f"{a.upper()}BLOCK"]: f"{a}numel" for a in self.axes}
         return PlainKernel(
             name=self.name,
-            text=self._text(parameters, list(blocks), body),
+            text=function_text(
+                self.name, self.kernel.operations, [p.name for p in parameters], list(blocks), body
+            ),
             parameters=parameters,
             kind=self.kernel.kind,
             axes=[new[f"{a.upper()}BLOCK"] for a in self.axes if not a.startswith("r")],
             blocks={block: self._extent(axis) for block, axis in blocks.items()},
-            reads_along_rows=_reads_along(body, "cols"),
+            reads_along_rows=reads_along(body, "cols"),
             helpers=self.helpers,
             needs_libdevice=self.needs_libdevice
             and "libdevice." in ast.unparse(ast.Module(body, [])),
@@ -659,100 +563,6 @@ class KernelRewriter:
         if isinstance(value, ast.Constant):
             return str(value.value)
         return placeholder(self.arguments.index(axis))
-
-    def _parameter_name(self, argument: str) -> str:
-        wish = self.wishes[argument]
-        if argument in self.pointers:
-            return f"{wish}_ptr"
-        wish = re.sub(r"^(numel|n_rows|n_cols)_\d+$", r"\1", wish)
-        if not argument.endswith("numel") or (wish.isidentifier() and wish in self.host.values()):
-            return wish
-        if len(self.axes) == 1:
-            return "numel"
-        return {"row": "n_rows", "col": "n_cols", "outer": "n_outer"}[
-            self._axis_names()[argument.removesuffix("numel")]
-        ]
-
-    def _name_structure(self, names: Names, new: dict[str, str]) -> None:
-        """Indices, masks and block sizes."""
-        for axis, word in self._axis_names().items():
-            block = f"BLOCK_{word.upper()}S" if word and word != "outer" else "BLOCK"
-            new[f"{axis.upper()}BLOCK"] = names.new("BLOCK_OUTER" if word == "outer" else block)
-            index = {"": "offsets", "outer": "outers"}.get(word, f"{word}s")
-            index_name, mask_name = names.new(index), names.new(f"{word}_mask" if word else "mask")
-            for name in {n for node in _walk(self.body) for n in [*_targets(node), *loads(node)]}:
-                stem = name.split("__")[0]
-                if stem in (f"{axis}index", f"{axis}base" if axis == "" else f"{axis}index"):
-                    new[name] = index_name
-                elif stem == f"{axis}mask":
-                    new[name] = mask_name
-                elif stem == f"{axis}offset":
-                    new[name] = "start"
-                elif stem == f"{axis}base":
-                    new[name] = "lanes"
-
-    def _name_values(self, names: Names, new: dict[str, str]) -> None:
-        stored = {
-            node.value.args[1].id: loads(node.value.args[0])[0]
-            for node in _walk(self.body)
-            if isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Call)
-            and isinstance(node.value.args[1], ast.Name)
-        }
-        accumulated = self._accumulated()
-        used = {name for node in self.body for name in loads(node)}
-        for node in _walk(self.body):
-            for name in _targets(node):
-                if name in new or not isinstance(node, ast.Assign):
-                    continue
-                if name not in used:
-                    new[name] = "_"
-                    continue
-                if name in accumulated:
-                    wish = accumulated[name]
-                elif name in stored and not _calls(node.value, _REDUCTIONS):
-                    wish = self.wishes[stored[name]]
-                else:
-                    wish = self._value_name(name, node.value, new)
-                new[name] = names.new(wish)
-
-    def _accumulated(self) -> dict[str, str]:
-        """Names for what loops gather, by the reduction that is made of it afterwards."""
-        found = {}
-        for node in _walk(self.body):
-            if isinstance(node, ast.Assign):
-                for call in (n for n in ast.walk(node.value) if isinstance(n, ast.Call)):
-                    word = _REDUCTIONS.get(ast.unparse(call.func))
-                    if word and call.args and isinstance(call.args[0], ast.Name):
-                        name = call.args[0].id
-                        if name.startswith("_tmp"):
-                            found[name] = f"lane_{word}"
-        for name in {t for node in _walk(self.body) for t in _targets(node)}:
-            for suffix in ("_mean", "_m2", "_weight"):
-                if name.split("__")[0].removesuffix("_next").endswith(suffix):
-                    word = "count" if suffix == "_weight" else suffix[1:]
-                    found[name] = ("new_" if "_next" in name else "lane_") + word
-        return found
-
-    def _value_name(self, name: str, value: ast.expr, new: Mapping[str, str]) -> str:
-        if name[0] in "xyr" and self._type(value) == "index":
-            return "i"
-        match value:
-            case ast.Call(func=function) if ast.unparse(function) == "tl.load":
-                pointer = next(n for n in loads(value) if n in self.pointers)
-                return self.wishes[pointer]
-            case ast.Call(func=ast.Attribute(value=inner, attr="to")):
-                return self._value_name(name, inner, new)
-            case ast.BinOp(left=ast.Name(id=left), op=ast.Div(), right=right) if new.get(
-                left, ""
-            ).startswith("total") and self._type(right) in ("index", "number"):
-                return "mean"
-            case ast.BinOp(op=ast.Sub(), right=ast.Name(id=right)) if new.get(right) == "mean":
-                return "centered"
-        for call, word in (_REDUCTIONS | _FUNCTIONS).items():
-            if _calls(value, {call: word}):
-                return word
-        return "mask" if self._type(value) == "int1" else "t"
 
     def _swap_grid_axes(self) -> None:
         """The axis with the most blocks runs along the grid's first dimension, the only one without a low limit."""
@@ -766,74 +576,24 @@ class KernelRewriter:
                 return expression("tl.program_id(0)")
             return None
 
-        for node in _walk(self.body):
+        for node in walk(self.body):
             if not isinstance(node, ast.Assign):
                 continue
             for axis, place in order.items():
-                if _targets(node)[0].split("__")[0] in (f"{axis}index", f"{axis}offset"):
+                if targets(node)[0].split("__")[0] in (f"{axis}index", f"{axis}offset"):
                     node.value = Rewrite(swapped).visit(node.value)
                     node.value = Rewrite(partial(_program_id, place=place)).visit(node.value)
-
-    # Text -----------------------------------------------------------------------------------------------------------
-
-    def _text(
-        self, parameters: Sequence[Parameter], blocks: Sequence[str], body: Sequence[ast.stmt]
-    ) -> str:
-        arguments = [parameter.name for parameter in parameters]
-        arguments += [f"{block}: tl.constexpr" for block in blocks]
-        head = f"def {self.name}({', '.join(arguments)}):"
-        lines = ["@triton.jit"]
-        if len(head) <= 100:
-            lines.append(head)
-        else:
-            lines += [f"def {self.name}(", *_wrapped(arguments), "):"]
-        lines += _docstring(self.kernel.operations)
-        lines += _lines(body, 4)
-        return "\n".join(lines)
 
 
 _MODULES = {"libdevice", "tl", "triton"}
 _MASKS = {"xmask", "ymask", "r0_mask"}
-_REDUCTIONS = {
-    "tl.sum": "total",
-    "tl.max": "largest",
-    "tl.min": "smallest",
-    "tl.cumsum": "running_sum",
-    "tl.cumprod": "running_product",
-}
-_FUNCTIONS = {"tl.rsqrt": "inverse_std", "tl.exp": "exponential", "tl.log": "logarithm"}
 
 
-def _break_addresses(nodes: Sequence[ast.stmt]) -> None:
-    for node in _walk(nodes):
-        if isinstance(node, ast.For):
-            continue
-        for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
-            if ast.unparse(call.func) in ("tl.load", "tl.store"):
-                call.args[0] = _flat(call.args[0])
-
-
-def _flat(address: ast.expr) -> ast.expr:
-    """`pointer + (a + b)` as `pointer + a + b` where it is long, so that its lines can be broken."""
-    match address:
-        case ast.BinOp(left=left, op=ast.Add(), right=ast.BinOp(left=a, op=ast.Add(), right=b)) if (
-            len(ast.unparse(address)) > _INLINE
-        ):
-            return ast.BinOp(_flat_sum(left, a), ast.Add(), b)
-    return address
-
-
-def _flat_sum(start: ast.expr, rest: ast.expr) -> ast.expr:
-    if isinstance(rest, ast.BinOp) and isinstance(rest.op, ast.Add):
-        return ast.BinOp(_flat_sum(start, rest.left), ast.Add(), rest.right)
-    return ast.BinOp(start, ast.Add(), rest)
-
-
-def _reads_along(nodes: Sequence[ast.stmt], index: str) -> bool:
+def reads_along(nodes: Sequence[ast.stmt], index: str) -> bool:
     """Whether a load's address has the index as a term of its own, so with stride 1."""
     reads = [
         call
-        for node in _walk(nodes)
+        for node in walk(nodes)
         if isinstance(node, ast.Assign)
         for call in ast.walk(node.value)
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "tl.load"
@@ -872,82 +632,6 @@ def _common(a: str, b: str) -> str:
     return ""
 
 
-def _walk(nodes: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in nodes:
-        yield node
-        if isinstance(node, ast.For):
-            yield from _walk(node.body)
-
-
-def _without(nodes: Sequence[ast.stmt], is_dead: Callable[[ast.stmt], bool]) -> list[ast.stmt]:
-    kept: list[ast.stmt] = []
-    for node in nodes:
-        if isinstance(node, ast.For):
-            node.body = _without(node.body, is_dead)
-            if node.body:
-                kept.append(node)
-        elif not is_dead(node):
-            kept.append(node)
-    return kept
-
-
-def _targets(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.Assign):
-        elements = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
-        return [element.id for element in elements if isinstance(element, ast.Name)]
-    if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
-        return [node.target.id]
-    return []
-
-
-def _is_true(node: ast.expr) -> bool:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return isinstance(node, ast.Constant) and node.value is True
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _is_constant(node: ast.expr) -> bool:
-    if isinstance(node, ast.UnaryOp):
-        return _is_constant(node.operand)
-    return (
-        isinstance(node, ast.Constant) or _is_true(node) or ast.unparse(node).startswith("float(")
-    )
-
-
-def _calls(node: ast.expr, functions: Mapping[str, str]) -> bool:
-    """Whether an expression is a call of one of the functions, perhaps indexed or cast."""
-    while isinstance(node, ast.Subscript | ast.Call):
-        if isinstance(node, ast.Call):
-            if ast.unparse(node.func) in functions:
-                return True
-            if not (isinstance(node.func, ast.Attribute) and node.func.attr == "to"):
-                return False
-            node = node.func.value
-        else:
-            node = node.value
-    return False
-
-
-def _is_inlineable(value: ast.expr) -> bool:
-    """Loads, reductions, scans and accumulators keep a line of their own."""
-    kept = {"tl.load", *_REDUCTIONS, "tl.zeros", "tl.full"}
-    return not any(
-        isinstance(n, ast.Call)
-        and (ast.unparse(n.func) in kept or (isinstance(n.func, ast.Name) and n.func.id != "float"))
-        for n in ast.walk(value)
-    )
-
-
-def _is_index(value: ast.expr) -> bool:
-    return not any(isinstance(n, ast.Call | ast.Compare) for n in ast.walk(value)) and all(
-        name[0] in "xyrk" for name in loads(value)
-    )
-
-
 def _program_id(node: ast.expr, place: int) -> ast.expr | None:
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.program_id":
         return expression(f"tl.program_id({place})")
@@ -978,28 +662,3 @@ def _on_host(node: ast.expr, arguments: Sequence[str]) -> ast.expr:
 
     places = {name: ast.Name(placeholder(i), ast.Load()) for i, name in enumerate(arguments)}
     return Replace(places).visit(Rewrite(rule).visit(copy.deepcopy(node)))
-
-
-def _wrapped(items: Sequence[str]) -> list[str]:
-    line = f"    {', '.join(items)}"
-    return [line] if len(line) <= 100 else [f"    {item}," for item in items]
-
-
-def _docstring(operations: Sequence[str]) -> list[str]:
-    names = ", ".join(dict.fromkeys(re.sub(r"_\d+$", "", name) for name in operations))
-    text = f"Fused: {names}." if names else "Elementwise operations."
-    lines = textwrap.wrap(f'"""{text}"""', 95, break_long_words=False)
-    if len(lines) > 1:
-        lines[-1:] = [lines[-1].removesuffix('"""'), '"""']
-    return [f"    {line}" for line in lines]
-
-
-def _lines(nodes: Sequence[ast.stmt], indent: int) -> list[str]:
-    lines = []
-    for node in nodes:
-        if isinstance(node, ast.For):
-            head = f"for {ast.unparse(node.target)} in {ast.unparse(node.iter)}:"
-            lines += [" " * indent + head, *_lines(node.body, indent + 4)]
-        else:
-            lines += layout(ast.fix_missing_locations(node), indent)
-    return lines
