@@ -30,6 +30,7 @@ from gpu_runner.cli import (
     read_text,
     stop_gently,
     task_from,
+    told,
     usage,
 )
 from gpu_runner.core.search import Method
@@ -178,12 +179,14 @@ def evolve(
         )
         spec = best_of_10(spec) if direct else spec
         models = load_models()
-        if model is not None and not batch:
-            models.writer(model)
-        if direct and model is None:
-            usage("--best-of-10 needs a --model")
+        if model is not None:
+            _ = models.poster(model, batch) if batch else models.writer(model)
+        elif direct or batch:
+            usage(f"--{'best-of-10' if direct else 'batch'} needs a --model")
         entries = starting_entries(library or FOLDER)
-    except (ValidationError, ProfileError, UnreadableEntry) as error:
+    except ValidationError as error:
+        usage(told(error))
+    except (ProfileError, UnreadableEntry) as error:
         usage(str(error))
     try:
         with Journal(out, spec) as journal, pool_for(device, sandbox, slots=slots) as pool:

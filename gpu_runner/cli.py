@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from gpu_runner.core.contract import check_contract
 from gpu_runner.core.source import MAX_BYTES
+from gpu_runner.core.targets import target_named
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Precision, Track
 from gpu_runner.evaluation.errors import DeviceLost, InvalidTask, RunnerError
@@ -51,8 +52,9 @@ def task_from(
     if problems:
         usage("\n".join(_located(path, problem.line, problem.message) for problem in problems))
     try:
+        target_named(target)
         return TaskSpec(
-            name=path.stem,
+            name=path.stem[:120],
             source=source,
             track=track,
             precision=precision,
@@ -60,7 +62,22 @@ def task_from(
             baseline_source=read_text(baseline) if baseline else None,
         )
     except ValidationError as error:
-        usage(str(error))
+        usage(told(error))
+    except ValueError as error:
+        usage(f"--target: {error}")
+
+
+_OPTIONS = {"money_usd": "usd", "gpu_s": "gpu-seconds", "wall_s": "minutes"}
+"""Options that are called otherwise than the fields that they set."""
+
+
+def told(error: ValidationError) -> str:
+    """What is wrong, by option."""
+    return "\n".join(
+        f"--{_OPTIONS.get(name, name)}: {problem['msg']}"
+        for problem in error.errors(include_input=False, include_url=False)
+        for name in [str(problem["loc"][-1]) if problem["loc"] else "evaluations"]
+    )
 
 
 def read_text(path: Path, limit: int | None = MAX_BYTES) -> str:

@@ -2,9 +2,21 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from gpu_runner import __main__ as command_line
+from gpu_runner.core.search import Method
+from gpu_runner.core.task import Budget, best_of_10
+from gpu_runner.journal import history
+from tests.proposals.endpoint import serve
+from tests.test_driver import FakePool
+from tests.test_driver_models import answers, models
 
 TASK = """\
 import torch
@@ -30,6 +42,18 @@ def task(tmp_path: Path) -> Path:
     path = tmp_path / "task.py"
     path.write_text(TASK)
     return path
+
+
+@pytest.fixture
+def evolve(tmp_path: Path, task: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Result]:
+    """`evolve` in this process, with a pool that evaluates nothing."""
+    monkeypatch.delenv("FOUNDRY_MODELS", raising=False)
+    monkeypatch.setattr(command_line, "pool_for", lambda *_, **__: nullcontext(FakePool()))
+    monkeypatch.setattr(command_line, "stop_gently", lambda want: None)
+    out = str(tmp_path / "out")
+    return lambda options: CliRunner().invoke(
+        command_line.app, ["evolve", str(task), "--out", out, *options.split()]
+    )
 
 
 def test_a_missing_file_is_wrong_usage(tmp_path: Path, task: Path) -> None:
@@ -96,6 +120,59 @@ def test_an_unknown_model_profile_is_wrong_usage(tmp_path: Path, task: Path) -> 
 
     assert answer.returncode == 2
     assert "absent" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--usd 0", "--usd: Input should be greater than 0"),
+        ("--usd nan", "--usd: Input should be greater than 0"),
+        ("--minutes -1", "--minutes: Input should be greater than 0"),
+        ("--gpu-seconds nan", "--gpu-seconds: Input should be greater than 0"),
+        ("--iterations 0", "--iterations: Input should be greater than or equal to 1"),
+        ("--tokens 0", "--tokens: Input should be greater than or equal to 1"),
+        ("--target h9999", "--target: unknown target 'h9999'; expected one of "),
+        ("--method sample", "'--method'"),
+        ("--best-of-10", "--best-of-10 needs a --model"),
+        ("--batch 3", "--batch needs a --model"),
+        ("--batch 3 --model absent", "unknown model 'absent'"),
+        ("--library absent", "there is no folder of entries in absent"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(
+    evolve: Callable[[str], Result], options: str, words: str
+) -> None:
+    answer = evolve(options)
+    assert answer.exit_code == 2
+    assert words in answer.stderr
+    assert "pydantic" not in answer.stderr
+
+
+def test_best_of_10_asks_a_model_ten_times_and_is_resumed_by_name_only(
+    evolve: Callable[[str], Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOUNDRY_MODELS", str(tmp_path / "models.toml"))
+    with serve(answers()) as endpoint:
+        models(tmp_path, endpoint.url)
+        direct = evolve("--best-of-10 --model local --tokens 90000")
+    assert direct.exit_code == 0, direct.output
+    assert len(endpoint.requests) == 10
+    told = history(tmp_path / "out")
+    assert told.spec == best_of_10(told.spec)
+    assert told.spec.budget == Budget(evaluations=10, iterations=10, tokens=90_000)
+    assert {candidate.origin for candidate in told.candidates.values()} == {"model:local"}
+    other = evolve("--model local --islands 1")
+    assert (other.exit_code, "use --method sampling" in other.stderr) == (2, True)
+
+
+def test_the_switches_of_an_ablation_reach_the_run(
+    evolve: Callable[[str], Result], tmp_path: Path
+) -> None:
+    evolve("--method sampling --no-initialisers --no-diagnosis --no-lessons --iterations 4")
+    spec = history(tmp_path / "out").spec
+    assert spec.method is Method.SAMPLING
+    assert not any((spec.use_initialisers, spec.use_diagnosis, spec.use_library))
+    assert (spec.budget.iterations, spec.model) == (4, None)
 
 
 def test_the_command_line_imports_no_torch() -> None:
