@@ -1,10 +1,12 @@
 """Runs every case of test_interpreter.py in one process with TRITON_INTERPRET=1 and prints what was seen as JSON."""
 
 import contextlib
+import itertools
 import json
 import math
 import sys
 import warnings
+from unittest import mock
 
 import torch
 from triton.runtime.errors import InterpreterError, OutOfResources
@@ -352,6 +354,15 @@ def full_size():
         "operations": [operation.as_json() for operation in world.operations],
         "findings": world.findings,
     }
+
+
+@case
+def cut_short():
+    """On a clock that each access to memory moves on by a second."""
+    x, o = torch.randn(256), torch.empty(256)
+    sampling = interpreter.Sampling(seconds=3.0)
+    with mock.patch("time.thread_time", side_effect=itertools.count()):
+        return watched(lambda: k.double[(4,)](x, o, 256, BLOCK=64), sampling=sampling)
 
 
 if __name__ == "__main__":

@@ -244,6 +244,14 @@ def test_a_full_size_launch_is_sampled_and_scaled(seen: dict[str, Any]) -> None:
     assert seen["full_size"]["findings"] == []
 
 
+def test_a_program_that_the_sample_has_no_time_for_does_not_count(seen: dict[str, Any]) -> None:
+    (launch,) = seen["cut_short"]["launches"]
+    counts = launch["counts"]
+    assert not launch["is_complete"]
+    assert counts["programs"] == 4
+    assert counts["load_bytes"] == counts["store_bytes"] == 256 * 4
+
+
 def test_full_size_torch_operations_are_recorded(seen: dict[str, Any]) -> None:
     operations = seen["full_size"]["operations"]
     assert [operation["op"] for operation in operations] == ["relu_"]

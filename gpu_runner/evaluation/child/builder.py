@@ -251,7 +251,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         if wanted.shape != ptrs.data.shape:
             wanted = np.broadcast_to(wanted, ptrs.data.shape)
         addresses = ptrs.data.reshape(-1) if wanted.all() else ptrs.data[wanted]
-        if time.monotonic() > self.deadline:
+        if time.thread_time() > self.deadline:
             raise OutOfTime
         if not addresses.size:
             return wanted, addresses, None

@@ -22,6 +22,7 @@ Source: pointers reach `create_masked_load/store` of triton 3.6 and 3.7 as array
 """
 
 import ast
+import copy
 import inspect
 import sys
 import time
@@ -298,16 +299,19 @@ def _run_sample(
 ) -> None:
     """Interpret a sample, scale its counts by the grid; then the corners, for findings only."""
     sample = programs_of(launch.grid, sampling.programs)
-    machine.deadline = time.monotonic() + sampling.seconds
+    machine.deadline = time.thread_time() + sampling.seconds
     done = 0
     try:
         for program in sample:
             machine.enter_program(program, _number_of(program, launch.grid), counts_sectors=True)
             machine.weight = 1.0
+            before = copy.deepcopy(launch.counts)
             fn(**args)
             done += 1
     except OutOfTime:
         launch.is_complete = False
+        if done:
+            launch.counts = before
     launch.counts.programs = max(1, done)
     counted = launch.counts.scaled(launch.programs / max(1, done))
     machine.counts = Counts()

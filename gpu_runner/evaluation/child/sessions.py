@@ -38,7 +38,9 @@ class Sampling:
 
     programs: int = 10
     iterations: int = 3
-    seconds: float = 2.0  # per launch
+    seconds: float = (
+        2.0  # of this thread, per launch; so it does not matter how busy the machine is
+    )
 
 
 @dataclass
