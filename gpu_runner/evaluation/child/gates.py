@@ -31,7 +31,7 @@ from gpu_runner.evaluation.protocol import (
 
 SMALLEST_LITERAL = 16
 MODEL_S = 240.0
-"""For a full-size call over reserved memory, whose sample takes up to two seconds of a processor a launch, however busy it is."""
+"""For a full-size call over reserved memory; its sample may take two seconds of a processor a launch, however busy that is."""
 MOST_WHOLE_BYTES = 1 << 27
 MOST_WHOLE_PROGRAMS = 16_384
 """Up to here a full-size call is interpreted as a whole, if there is a reason to look: seconds to a minute."""
