@@ -247,6 +247,18 @@ def test_what_kernels_only_read_is_no_result_of_a_call(is_new: bool) -> None:
     assert keys == {flow.storage_key(t) for t in (x, scratch, y)}
 
 
+def test_a_mask_that_is_expanded_is_not_spread_out_to_look_at_it() -> None:
+    x, mask = torch.randn(20), torch.ones(1).expand(10**12)
+    recorder = dispatch.Recorder([x], [], lambda: None)
+
+    with torch.no_grad(), recorder:
+        after = recorder.launched([x, mask], [], "kernel")
+        after()
+    recorder.operations([x])
+
+    assert [survivor.key for survivor in recorder.survivors] == [flow.storage_key(x)]
+
+
 def test_the_host_is_told_the_numbers_of_another_call() -> None:
     told: list[Any] = []
 

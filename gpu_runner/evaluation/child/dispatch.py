@@ -21,6 +21,7 @@ from gpu_runner.evaluation.child.flow import (
     Event,
     Flow,
     Survivor,
+    span_of,
     storage_key,
 )
 from gpu_runner.evaluation.child.groups import (
@@ -33,6 +34,7 @@ from gpu_runner.evaluation.child.groups import (
     group_of,
     is_filled_by_tensor,
 )
+from gpu_runner.evaluation.child.memory import extent
 from gpu_runner.evaluation.protocol import Operation
 
 # Classes that derive from it have their `__torch_dispatch__` wrapped by dynamo, whose import costs more than an evaluation.
@@ -131,15 +133,18 @@ class Recorder(TorchDispatchMode):
             keys = frozenset(self.flow.key(t) for t in tensors)
             trusted = self.flow.weights | self.flow.shared.keys()
             trusted |= self.flow.settled(keys) if self._is_real else frozenset()
-            held = [t for t in tensors if self._is_real and self.flow.key(t) in trusted]
-            before = [t.detach().clone() for t in held]
+            real = [t for t in tensors if self._is_real and span_of(t)[0]]
+            held = [t for t in real if self.flow.key(t) in trusted]
+            before = [_bytes_of(t).clone() for t in held]
         from_inputs = bool(keys & self.flow.tainted)
         writes = keys - trusted
         self.flow.add(Event(name, "launch", keys, writes, from_inputs))
 
         def after() -> None:
             with unwatched():
-                changed = [t for t, b in zip(held, before, strict=True) if not _same_bits(t, b)]
+                changed = [
+                    t for t, b in zip(held, before, strict=True) if not torch.equal(_bytes_of(t), b)
+                ]
             if changed:
                 written = frozenset(self.flow.key(t) for t in changed)
                 self.flow.weights -= written
@@ -330,12 +335,12 @@ def unwatched() -> Iterator[None]:
         yield
 
 
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.equal(_bytes_of(a), _bytes_of(b))
-
-
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
+    """The memory from a tensor's first to its last element, as it lies there; an expanded one is small."""
+    size = tensor.dtype.itemsize
+    nbytes = extent(tensor.shape, tensor.stride()) * size
+    empty = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return empty.set_(tensor.untyped_storage(), tensor.storage_offset() * size, (nbytes,))
 
 
 def _addresses_in(tensors: Sequence[torch.Tensor]) -> list[int]:
