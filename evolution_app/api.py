@@ -68,6 +68,7 @@ class RunOptions(Schema):
     use_initialisers: bool = True
     use_diagnosis: bool = True
     use_library: bool = True
+    is_best_of_10: bool = False
 
 
 class NewTask(Schema):

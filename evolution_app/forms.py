@@ -10,6 +10,7 @@ from evolution_app.models.base import choices_of
 from evolution_app.views.reading import model_profiles
 from gpu_runner.core.contract import check_candidate, check_contract
 from gpu_runner.core.entries import EntryContent, EntryKind, When
+from gpu_runner.core.search import Method
 from gpu_runner.core.source import MAX_BYTES, Problem
 from gpu_runner.core.targets import TARGETS
 from gpu_runner.core.task import Budget
@@ -20,6 +21,18 @@ DEVICES = [
     ("cpu", "cpu, modelled"),
     ("cuda", "cuda, measured"),
 ]
+BEST_OF_10 = "best_of_10"
+METHODS = [
+    (Method.EVOLUTION.value, "evolution"),
+    (Method.SAMPLING.value, "sampling, the control arm"),
+    (BEST_OF_10, "best of ten answers of the model"),
+]
+PARTS = [
+    ("initialisers", "the compiler and the catalogue of templates"),
+    ("diagnosis", "the diagnosis"),
+    ("library", "the experience library"),
+]
+"""What a run may go without, so that its worth can be told."""
 VISIBILITY_NOTES = [
     (Task.Visibility.PRIVATE, "private"),
     (Task.Visibility.SHARED, "shared with experts"),
@@ -33,6 +46,8 @@ class Styled(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
+            if isinstance(field.widget, forms.CheckboxSelectMultiple):
+                continue
             look = "form-select" if isinstance(field.widget, forms.Select) else "form-control"
             field.widget.attrs.setdefault("class", look)
 
@@ -84,8 +99,16 @@ class SubmitForm(Styled):
     )
     baseline_source = _code_field("Your own kernel")
     baseline_upload = forms.FileField(label="or its .py file", required=False)
-    track = forms.ChoiceField(choices=choices_of(Track), initial=Track.OWN_KERNELS.value)
-    precision = forms.ChoiceField(choices=choices_of(Precision), initial=Precision.REFERENCE.value)
+    track = forms.ChoiceField(
+        choices=choices_of(Track),
+        initial=Track.OWN_KERNELS.value,
+        help_text="own: every floating-point step in the candidate's Triton kernels",
+    )
+    precision = forms.ChoiceField(
+        choices=choices_of(Precision),
+        initial=Precision.REFERENCE.value,
+        help_text="of float32 products; reference: as PyTorch's own flags say",
+    )
     target = forms.ChoiceField(
         choices=[(target.name, target.title) for target in TARGETS.values()],
         initial="h200",
@@ -100,6 +123,14 @@ class SubmitForm(Styled):
         min_value=0.1, max_value=10_000, required=False, label="Minutes, at most"
     )
     model = forms.ChoiceField(required=False, label="Model")
+    method = forms.ChoiceField(
+        choices=METHODS,
+        initial=Method.EVOLUTION.value,
+        help_text="sampling builds on nothing it found; evolution should beat it",
+    )
+    without = forms.MultipleChoiceField(
+        choices=PARTS, required=False, widget=forms.CheckboxSelectMultiple, label="Go without"
+    )
     visibility = forms.ChoiceField(choices=VISIBILITY_NOTES, initial=Task.Visibility.PRIVATE)
     seed = forms.IntegerField(
         min_value=0, max_value=2**31, required=False, help_text="empty: drawn, and recorded"
@@ -128,6 +159,8 @@ class SubmitForm(Styled):
         is_limited = data.get("evaluations") or data.get("minutes")
         if not is_limited and not {"evaluations", "minutes"} & set(self.errors):
             self.add_error("evaluations", "Limit the evaluations, the minutes, or both.")
+        if data.get("method") == BEST_OF_10 and not data.get("model"):
+            self.add_error("method", "Ten answers are asked of a model: choose one, or evolve.")
         return data
 
     def _take_upload(self, data: dict[str, Any], upload: str, source: str) -> None:
@@ -139,6 +172,21 @@ class SubmitForm(Styled):
         except forms.ValidationError as error:
             self.add_error(upload, error)
             data.pop(source, None)
+
+    def run_options(self) -> dict[str, Any]:
+        """The arguments of `services.start_run` that people choose."""
+        data = self.cleaned_data
+        is_best_of_10 = data["method"] == BEST_OF_10
+        return {
+            "budget": self.budget(),
+            "islands": data["islands"],
+            "seed": data["seed"],
+            "device": data["device"],
+            "model": data["model"] or None,
+            "method": Method.SAMPLING if is_best_of_10 else Method(data["method"]),
+            "is_best_of_10": is_best_of_10,
+            **{f"use_{part}": part not in data["without"] for part, _ in PARTS},
+        }
 
     def budget(self) -> Budget:
         minutes = self.cleaned_data.get("minutes")

@@ -20,7 +20,7 @@ from evolution_app.models import (
 from evolution_app.services.errors import NotAllowed, Refused, readable
 from gpu_runner.core.contract import check_candidate
 from gpu_runner.core.search import Method
-from gpu_runner.core.task import Budget, RunSpec
+from gpu_runner.core.task import Budget, RunSpec, best_of_10
 from gpu_runner.core.verdicts import RunState
 
 MAX_HINT = 2000
@@ -40,8 +40,12 @@ def start_run(
     use_initialisers: bool = True,
     use_diagnosis: bool = True,
     use_library: bool = True,
+    is_best_of_10: bool = False,
 ) -> Run:
-    """Queue a run of the task; `seed` None draws one, which the run records."""
+    """Queue a run of the task; `seed` None draws one, which the run records.
+
+    `is_best_of_10` sets method, islands, evaluations and parts as that protocol wants them.
+    """
     if not permissions.may_steer(by, task):
         raise NotAllowed("only its owner, or an expert it is shared with, starts runs of a task")
     try:
@@ -59,6 +63,10 @@ def start_run(
         )
     except ValidationError as error:
         raise Refused(readable(error)) from error
+    if is_best_of_10:
+        if spec.model is None:
+            raise Refused("ten answers are asked of a model; name one")
+        spec = best_of_10(spec)
     run = Run.objects.create(
         task=task, started_by=by, options=spec.model_dump(mode="json", exclude={"task"})
     )

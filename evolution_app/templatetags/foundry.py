@@ -1,5 +1,6 @@
 """How the pages write numbers, states, times and icons. Everything is escaped here or by the template engine."""
 
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
@@ -207,6 +208,15 @@ def keys_of(pairs: Iterable[tuple[str, object]]) -> list[str]:
 def words(value: object) -> str:
     """own_kernels as people read it."""
     return str(value).replace("_", " ")
+
+
+_WRAPPED = re.compile(r"(?<!\n)\n(?!\s|[-*]\s|\d+[.)]\s)")
+
+
+@register.filter
+def unwrapped(text: str) -> str:
+    """Without the line breaks of an editor: those between paragraphs and before items of a list stay."""
+    return _WRAPPED.sub(" ", text.replace("\r\n", "\n"))
 
 
 @register.simple_tag

@@ -125,6 +125,8 @@ def _kernel_table(evaluation: Evaluation) -> KernelTable | None:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return ", ".join(f"{name} {inner}" for name, inner in value.items())
+    if isinstance(value, list):
+        return "; ".join(str(_plain(inner)) for inner in value)
     return value
 
 

@@ -130,7 +130,8 @@ def _ratio(value: Any) -> str:
 
 def _state(payload: dict[str, Any]) -> str:
     wanted = payload.get("wanted", "running")
-    asked = "" if wanted in ("running", payload.get("state")) else f", asked for: {wanted}"
+    is_said = wanted in ("running", payload.get("state")) or payload.get("reason")
+    asked = "" if is_said else f", asked for: {wanted}"
     reason = f": {payload['reason']}" if payload.get("reason") else ""
     return f"the run is {payload.get('state')}{asked}{reason}"
 

@@ -62,15 +62,7 @@ def _start(request: HttpRequest, form: SubmitForm) -> HttpResponse:
         visibility=data["visibility"],
         suite=suite.path_of(source),
     )
-    run = services.start_run(
-        task=task,
-        by=person(request),
-        budget=form.budget(),
-        islands=data["islands"],
-        seed=data["seed"],
-        device=data["device"],
-        model=data["model"] or None,
-    )
+    run = services.start_run(task=task, by=person(request), **form.run_options())
     return redirect("run", run.pk)
 
 

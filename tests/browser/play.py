@@ -34,6 +34,7 @@ def play(given: argparse.Namespace) -> None:
     store = played_runs.play(run, pause_s=given.pause, count=given.count)
     if given.count >= 3:
         played_runs.call_model(store, 3)
+        played_runs.think(store)
         third = Candidate.objects.get(run=run, number=3)
         services.nominate_entry(candidate=third, by=owner, content=samples.LESSON)
     if given.finish:

@@ -27,6 +27,7 @@ def shown(site: Site) -> dict[str, str]:
         "new-task": "/tasks/new?example=level2/mlp_block",
         "run": run,
         "candidates": f"{run}/candidates",
+        "search": f"{run}/search",
         "usage": f"{run}/usage",
         "log": f"{run}/log",
         "candidate": f"{run}/c/10",

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from math import log
 from typing import Any
 
 from evolution_app.models import Run
@@ -9,6 +10,7 @@ from gpu_runner.core.candidate import Proposal
 from gpu_runner.core.evaluation import Baselines, Evaluation, Ratio, Speedup, StageTime, Timing
 from gpu_runner.core.findings import Finding, Location, Severity, Source
 from gpu_runner.core.ledger import ModelCall
+from gpu_runner.core.search import Idea, IdeaState, StrategyText, WayShare
 from gpu_runner.core.task_report import TaskReport, TensorSpec
 from gpu_runner.core.verdicts import (
     Fidelity,
@@ -213,3 +215,33 @@ def call_model(store: Store, candidate_id: int) -> None:
             seconds=3.2,
         )
     )
+
+
+def think(store: Store, text: str = "Larger blocks read in wider pieces.") -> None:
+    """What a search would note beside the candidates 1 to 3: an idea that gained, what follows from it, shares, texts."""
+    first = Idea(
+        id=1,
+        key="block",
+        text=text,
+        origin="diagnosis",
+        base=1,
+        island=0,
+        base_speedup=1.04,
+        expected_gain=1.2,
+    )
+    gained = first.model_copy(
+        update={"state": IdeaState.GAINED, "attempts": 1, "candidates": (3,), "gain": 1.26}
+    )
+    follows = first.model_copy(update={"id": 2, "base": 3, "parent": 1, "in_flight": 1})
+    refuted = first.model_copy(update={"id": 3, "state": IdeaState.REFUTED, "attempts": 1})
+    untried = first.model_copy(update={"id": 4, "state": IdeaState.DROPPED})
+    for ideas in ((first, refuted, untried), (gained, follows)):
+        store.note("plan", {"ideas": [idea.model_dump(mode="json") for idea in ideas]})
+    way = WayShare(operator="tune", model="", tries=4, gain=log(1.21), cost=1.0, share=0.75)
+    asked = way.model_copy(update={"operator": "improve", "model": "tiny", "share": 0.25})
+    store.note("shares", {"ways": [w.model_dump(mode="json") for w in (asked, way)]})
+    old = StrategyText(id=1, island=0, text=text, tries=2, gain=2 * log(1.1), is_retired=True)
+    new = StrategyText(id=2, island=0, text=text, parents=(1,))
+    for strategy in (old.model_copy(update={"is_retired": False}), new, old):
+        store.note("strategy", strategy.model_dump(mode="json"))
+    store.note("restart", {"island": 1, "from": [1, 3]})

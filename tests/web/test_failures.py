@@ -20,6 +20,7 @@ FORM = {
     "precision": "reference",
     "target": "h200",
     "device": "auto",
+    "method": "evolution",
     "islands": 3,
     "evaluations": 8,
     "visibility": "private",

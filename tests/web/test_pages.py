@@ -21,6 +21,7 @@ from evolution_app.models import (
     Task,
     User,
 )
+from gpu_runner.core.task import best_of_10
 from gpu_runner.core.verdicts import RunState, Verdict
 from tests.web import played_runs, samples
 
@@ -33,6 +34,7 @@ GOOD = {
     "precision": "reference",
     "target": "h200",
     "device": "cpu",
+    "method": "evolution",
     "islands": "3",
     "evaluations": "12",
     "visibility": "private",
@@ -71,6 +73,7 @@ def page_addresses(run: Run, entry: ExperienceEntry) -> list[str]:
         f"/runs/{run.pk}/controls",
         f"/runs/{run.pk}/candidates",
         f"/runs/{run.pk}/best.py",
+        f"/runs/{run.pk}/search",
         f"/runs/{run.pk}/usage",
         f"/runs/{run.pk}/log",
         f"/runs/{run.pk}/log/lines",
@@ -278,6 +281,34 @@ def test_a_model_is_chosen_by_the_name_of_its_profile_and_nothing_else_is_shown(
     assert "FOUNDRY_MODEL_KEY" not in page
     assert "127.0.0.1:1" not in page
     assert Run.objects.get().options["model"] == "tiny"
+
+
+def test_a_run_is_a_control_arm_or_goes_without_a_part(owner: User) -> None:
+    control = {"method": "sampling", "without": ["diagnosis", "library"]}
+    as_user(owner).post("/tasks/new", {**GOOD, **control})
+    options = Run.objects.get().options
+    assert (options["method"], options["use_initialisers"]) == ("sampling", True)
+    assert (options["use_diagnosis"], options["use_library"]) == (False, False)
+
+
+def test_best_of_ten_is_the_published_protocol_and_needs_a_model(
+    owner: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text(MODELS)
+    monkeypatch.setenv("FOUNDRY_MODELS", str(file))
+    client = as_user(owner)
+    refused = client.post("/tasks/new", {**GOOD, "method": "best_of_10"})
+    assert refused.status_code == 422
+    assert "Ten answers are asked of a model" in refused.content.decode()
+    assert not Run.objects.exists()
+
+    client.post("/tasks/new", {**GOOD, "method": "best_of_10", "model": "tiny"})
+    run = Run.objects.select_related("task").get()
+    assert run.spec() == best_of_10(run.spec())
+    assert run.options["model"] == "tiny"
+    with pytest.raises(services.Refused, match="asked of a model"):
+        services.start_run(task=run.task, by=owner, is_best_of_10=True)
 
 
 def test_a_broken_model_file_is_said_and_does_not_stop_a_submission(
@@ -818,6 +849,7 @@ def hostile(owner: User) -> Run:
         ),
     )
     played_runs.call_model(store, candidate.id)
+    played_runs.think(store, text)
     services.inject(run=run, by=owner, hint=text)
     return run
 
