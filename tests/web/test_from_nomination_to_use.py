@@ -1,6 +1,7 @@
 """The way of a lesson: a run nominates it, execution verifies it, an expert approves it, a run on another task uses it."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from gpu_runner.sources import Sources
 from gpu_runner.store import Store
 from gpu_runner.verifying import work_on_library
 from tests.evolution.making import evaluation
+from tests.proposals.endpoint import serve
 from tests.test_driver import SOURCES, FakePool
-from tests.test_driver_models import NOTHING
+from tests.test_driver_models import NOTHING, answers, models
 from tests.web import samples
 
 pytestmark = pytest.mark.django_db
@@ -84,3 +86,29 @@ def test_a_lesson_becomes_a_first_candidate_elsewhere_without_a_model(
     assert candidate.source.text.strip() == whole.after.strip()
     use = candidate.entry_uses.get()
     assert (use.entry, use.version.number, use.rank) == (nomination, version + 1, 1)
+
+
+@pytest.mark.exam
+@pytest.mark.django_db(transaction=True)
+def test_a_model_is_told_the_lesson_on_another_task_and_the_use_is_recorded(
+    nomination: ExperienceEntry, owner: User, expert: User, other: User, tmp_path: Path
+) -> None:
+    """Rows are committed: the model is asked, and its answers are kept, in threads of their own."""
+    version = nomination.current.number if nomination.current else 0
+    services.approve_entry(entry=nomination, by=expert, version=version)
+    services.share_entry(entry=nomination, by=owner, visibility="public")
+
+    run = other_run(other, model="local", budget=Budget(evaluations=16))
+    first = Sources(SOURCES.initialisers, {})
+    with serve(answers()) as endpoint:
+        driven(run, "second:1", first, models=models(tmp_path, endpoint.url))
+
+    told = [request["messages"][1]["content"] for request in endpoint.requests]
+    assert any(nomination.content.title in prompt for prompt in told)
+    uses = {use.candidate: use for use in nomination.uses.filter(candidate__run=run)}
+    assert uses
+    assert {use.version.number for use in uses.values()} == {version}
+    for candidate in run.candidates.filter(origin="model:local").prefetch_related("model_calls"):
+        calls = candidate.model_calls.all()
+        was_told = any(nomination.content.title in call.prompt for call in calls)
+        assert was_told == (candidate in uses), candidate
