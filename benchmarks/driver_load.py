@@ -249,6 +249,8 @@ def measure(options: argparse.Namespace) -> None:
                 finally:
                     worker.kill()
                     endpoint.kill()
+        if options.database:
+            drop(options.database, environment["DATABASE_URL"])
     figures["database"] = "PostgreSQL" if options.database else "SQLite"
     for name in ("runs", "islands", "slots", "answer_s", "evaluation_s"):
         figures[name] = getattr(options, name)
@@ -267,7 +269,7 @@ def prepared(folder: Path, options: argparse.Namespace) -> dict[str, str]:
     if options.database:
         name = f"driver_load_{uuid.uuid4().hex[:8]}"
         server = options.database.rstrip("/")
-        subprocess.run(["psql", server + "/postgres", "-qc", f"create database {name}"], check=True)
+        in_server(server, f"create database {name}")
         os.environ["DATABASE_URL"] = f"{server}/{name}"
     import django
     from django.core.management import call_command
@@ -289,6 +291,17 @@ def prepared(folder: Path, options: argparse.Namespace) -> dict[str, str]:
         told = spec.model_dump(mode="json", exclude={"task"})
         Run.objects.create(task=task, started_by=owner, options=told)
     return dict(os.environ)
+
+
+def drop(server: str, database: str) -> None:
+    from django.db import connections
+
+    connections.close_all()
+    in_server(server.rstrip("/"), f"drop database {database.rpartition('/')[2]} with (force)")
+
+
+def in_server(server: str, command: str) -> None:
+    subprocess.run(["psql", f"{server}/postgres", "-qc", command], check=True)
 
 
 def profile(folder: Path, port: int) -> None:
