@@ -234,7 +234,9 @@ class EntryForm(Styled):
         max_length=4000, widget=forms.Textarea(attrs={"rows": 4}), label="What to do"
     )
     operators = forms.CharField(required=False, help_text="softmax, mm; empty: any")
-    bottlenecks = forms.CharField(required=False, help_text="memory, compute, launches, latency")
+    bottlenecks = forms.CharField(
+        required=False, help_text="kinds of findings: bound_by_dram, launches, occupancy"
+    )
     dtypes = forms.CharField(required=False, help_text="float32, bfloat16")
     shapes = forms.CharField(required=False, max_length=300, help_text="rows above 4,096")
     hardware = forms.CharField(required=False, help_text="h200, sm_90")

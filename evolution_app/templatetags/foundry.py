@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from evolution_app.views.glossary import meaning_of
 from evolution_app.views.shell import banners, theme_of
+from gpu_runner.core.entries import When
 from gpu_runner.core.verdicts import Fidelity, RunState, Stage, State, Verdict
 
 register = template.Library()
@@ -217,6 +218,21 @@ _WRAPPED = re.compile(r"(?<!\n)\n(?!\s|[-*]\s|\d+[.)]\s)")
 def unwrapped(text: str) -> str:
     """Without the line breaks of an editor: those between paragraphs and before items of a list stay."""
     return _WRAPPED.sub(" ", text.replace("\r\n", "\n"))
+
+
+@register.filter
+def conditions(when: When) -> str:
+    """When an entry applies, in words."""
+    parts = (
+        ("operators ", when.operators),
+        ("findings ", [words(kind) for kind in when.bottlenecks]),
+        ("", when.dtypes),
+        ("", [when.shapes] if when.shapes else []),
+        ("on ", when.hardware),
+        ("Triton ", [when.triton_versions] if when.triton_versions else []),
+        ("track ", [words(track) for track in when.tracks]),
+    )
+    return "; ".join(name + joined(values) for name, values in parts if values) or "anywhere"
 
 
 @register.simple_tag

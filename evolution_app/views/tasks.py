@@ -102,7 +102,9 @@ def check_task(request: HttpRequest) -> HttpResponse:
     context = _check_context(source)
     if source.strip() and not context["problems"]:
         similar = services.similar_tasks(user=person(request), source=source.replace("\r\n", "\n"))
-        context["similar"] = similar.only("id", "name")[:3]
+        same = list(similar.only("id", "name", "report")[:3])
+        reports = (TaskReport.model_validate(task.report) for task in same if task.report)
+        context |= {"similar": same, "report": next(reports, None)}
     return render(request, "tasks/_check.html", context)
 
 

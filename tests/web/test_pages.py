@@ -283,12 +283,32 @@ def test_a_model_is_chosen_by_the_name_of_its_profile_and_nothing_else_is_shown(
     assert Run.objects.get().options["model"] == "tiny"
 
 
+def test_warnings_of_a_source_that_ran_before_stand_on_the_form_with_their_numbers(
+    task: Task, owner: User, other: User
+) -> None:
+    def check(user: User) -> str:
+        return as_user(user).post("/tasks/check", {"source": samples.TASK}).content.decode()
+
+    assert "once the reference has run in its sandbox" in check(owner)
+    warning = played_runs.failing(Verdict.INCORRECT, "values", "a trivial answer would pass")
+    report = played_runs.REPORT.model_copy(update={"warnings": warning.findings})
+    Task.objects.filter(pk=task.pk).update(report=report.model_dump(mode="json"))
+    page = check(owner)
+    assert "a trivial answer would pass. Mask the last block." in page
+    assert "tolerance 0.01" in page
+    assert "a trivial answer" not in check(other)
+    Task.objects.filter(pk=task.pk).update(report=played_runs.REPORT.model_dump(mode="json"))
+    assert "run before, without a warning" in check(owner)
+
+
 def test_a_run_is_a_control_arm_or_goes_without_a_part(owner: User) -> None:
     control = {"method": "sampling", "without": ["diagnosis", "library"]}
     as_user(owner).post("/tasks/new", {**GOOD, **control})
     options = Run.objects.get().options
     assert (options["method"], options["use_initialisers"]) == ("sampling", True)
     assert (options["use_diagnosis"], options["use_library"]) == (False, False)
+    page = as_user(owner).get(f"/runs/{Run.objects.get().pk}").content.decode()
+    assert "sampling, the control arm · without diagnosis · without library" in page
 
 
 def test_best_of_ten_is_the_published_protocol_and_needs_a_model(

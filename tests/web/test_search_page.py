@@ -1,13 +1,9 @@
-"""The page of what a search thinks: the plan as a tree, shares, texts of strategies; and small things that pages say."""
+"""The page of what a search thinks: the plan as a tree, shares, texts of strategies, islands begun afresh."""
 
 import pytest
 from django.test import Client
 
-from evolution_app.events import RUN_STATE
-from evolution_app.models import Run, RunEvent, User
-from evolution_app.templatetags.foundry import unwrapped
-from evolution_app.views.candidates import _plain
-from evolution_app.views.run_log import line_of
+from evolution_app.models import Run, User
 from evolution_app.views.search import MAX_DEPTH, plan_tree
 from gpu_runner.core.search import Idea, IdeaState
 from tests.web import played_runs
@@ -79,30 +75,3 @@ def test_a_search_that_has_not_begun_says_what_to_expect(run: Run, owner: User) 
     page = client.get(f"/runs/{run.pk}/search").content.decode()
     assert "No idea yet. They come from the diagnosis" in page
     assert "Only a model reads them" in page
-
-
-def test_the_log_does_not_ask_for_what_has_happened() -> None:
-    payload = {"state": "finished", "wanted": "stopping", "reason": "stopped by a person"}
-    ended = RunEvent(seq=1, kind=RUN_STATE, payload=payload)
-    assert line_of(ended).text == "the run is finished: stopped by a person"
-    asked = {"state": "evaluating", "wanted": "stopping", "reason": ""}
-    assert line_of(RunEvent(seq=2, kind=RUN_STATE, payload=asked)).text.endswith("for: stopping")
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("one sentence\nof an editor", "one sentence of an editor"),
-        ("a paragraph\n\nanother", "a paragraph\n\nanother"),
-        ("do\n- this\n- that", "do\n- this\n- that"),
-        ("first\r\nsecond", "first second"),
-        ("code:\n    x = 1", "code:\n    x = 1"),
-    ],
-)
-def test_only_line_breaks_that_mean_something_are_kept(text: str, shown: str) -> None:
-    assert unwrapped(text) == shown
-
-
-def test_structures_of_a_profile_are_written_for_people() -> None:
-    dots = [{"dtype": "f32", "precision": "tf32x3"}, {"dtype": "bf16"}]
-    assert _plain(dots) == "dtype f32, precision tf32x3; dtype bf16"
