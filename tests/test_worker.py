@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, connections
+from django.db.models import F
 from django.utils import timezone
 
 from evolution_app import services
@@ -114,6 +115,29 @@ def test_one_runner_works_on_many_runs_at_once_and_shares_its_slot(
     wait_until(lambda: Candidate.objects.correct().values("run").distinct().count() == 4)
     assert Run.objects.filter(state=RunState.RUNNING).count() == 4
     assert Runner.objects.count() == 1
+
+
+def test_what_befalls_one_run_does_not_disturb_the_others(
+    task: Any, owner: User, hands: Hands
+) -> None:
+    cancelled, taken, left = (
+        services.start_run(task=task, by=owner, budget=Budget(evaluations=count))
+        for count in (500, 500, 12)
+    )
+    hands.start(open_pool=lambda: ScriptedPool(pause_s=0.01))
+    wait_until(lambda: Candidate.objects.correct().values("run").distinct().count() == 3)
+    services.request_cancel(run=cancelled, by=owner)
+    other = Runner.objects.get()
+    other.pk = None
+    other.save()
+    Run.objects.filter(pk=taken.pk).update(runner=other, fence=F("fence") + 1)
+    made = taken.candidates.count()
+    wait_until(lambda: Run.objects.get(pk=left.pk).is_over)
+    wait_until(lambda: Run.objects.get(pk=cancelled.pk).is_over)
+    assert Run.objects.get(pk=cancelled.pk).state == RunState.CANCELLED
+    assert left.candidates.correct().count() == 12
+    assert Run.objects.get(pk=taken.pk).runner_id == other.pk
+    assert taken.candidates.count() == made
 
 
 @pytest.mark.rerun
