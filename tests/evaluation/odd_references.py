@@ -250,7 +250,11 @@ ODD = (
         "view",
         "return (x * 2).t()",
         ("scaled(x, 2.0).t()",),
-        (("scaled(x, 2.0)", "shape"), ("scaled(x, 2.0).view(53, 37)", "values")),
+        (
+            ("scaled(x, 2.0)", "shape"),
+            ("scaled(x, 2.0).view(53, 37)", "values"),
+            ("scaled(x, 2.0).t().to_sparse()", "structure"),
+        ),
     ),
     Odd(
         "expanded output",

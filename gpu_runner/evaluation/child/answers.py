@@ -40,6 +40,10 @@ def written_out(output: Any) -> Answer:
         tree = encode(output if lazy else _in_order(output), tensors)
     except Unencodable as error:
         return Answer({"str": f"<{error}>"}, [], lazy, str(error))
+    for tensor in tensors:
+        if type(tensor) in PLAIN_TENSORS and tensor.layout != torch.strided:
+            reason = f"a {tensor.layout} tensor"
+            return Answer({"str": f"<{reason}>"}, [], lazy, reason)
     lazy += [type(t).__qualname__ for t in tensors if type(t) not in PLAIN_TENSORS]
     return Answer(tree, tensors, lazy)
 

@@ -70,7 +70,8 @@ class Allocations(TorchDispatchMode):  # type: ignore[misc]
         self.shadows[storage.data_ptr()] = shadow
 
     def _shadow_of(self, tensor: torch.Tensor) -> "Shadow | None":
-        if not self.shadows or tensor.device.type != "cpu":
+        is_followed = tensor.device.type == "cpu" and tensor.layout == torch.strided
+        if not self.shadows or not is_followed:
             return None
         return self.shadows.get(tensor.untyped_storage().data_ptr())
 
