@@ -541,6 +541,8 @@ class Course:
     # Contributions by people.
 
     def _take_injected(self) -> None:
+        if not self._ledger.has_injected():
+            return
         with self._ledger.together():
             for proposal in self._ledger.injected():
                 island = min(proposal.island, self._spec.islands - 1)

@@ -49,6 +49,10 @@ def submit(
     return path
 
 
+def holds_files(folder: Path) -> bool:
+    return any((folder / "inbox").glob("*.py"))
+
+
 def waiting(folder: Path, taken: Collection[str]) -> Iterator[tuple[str, Proposal]]:
     """Files that are not taken yet, the oldest first; the others are moved to `taken/` or, with the reason, to `refused/`."""
     for path in _oldest_first(folder / "inbox"):

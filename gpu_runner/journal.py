@@ -152,6 +152,9 @@ class Journal:
     def model_call(self, call: ModelCall) -> None:
         self._write("model_call", call.model_dump(mode="json"))
 
+    def has_injected(self) -> bool:
+        return inbox.holds_files(self.directory)
+
     def injected(self) -> list[Proposal]:
         """What lies in the inbox; a file is put away once the ledger has its candidate."""
         taken = {note["file"] for note in self._notes["submission"]}

@@ -185,9 +185,10 @@ class Store:
     def model_call(self, call: ModelCall) -> None:
         recording.record_model_call(self.run_id, self.fence, call)
 
+    def has_injected(self) -> bool:
+        return self._seen().has_kernels
+
     def injected(self) -> list[Proposal]:
-        if not self._seen().has_kernels:
-            return []
         return [
             _proposal(steering) for steering in recording.take_steering(self.run_id, self.fence)
         ]

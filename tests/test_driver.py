@@ -416,6 +416,9 @@ def test_people_inject_kernels_that_go_first(tmp_path: Path) -> None:
     class Injecting(Journal):
         asked = 0
 
+        def has_injected(self) -> bool:
+            return True
+
         def injected(self) -> list[Any]:
             self.asked += 1
             if self.asked != 2:

@@ -213,14 +213,17 @@ def test_injected_kernels_are_returned_once(ledger: Store, run: Run, owner: User
     ledger.add(samples.proposal())
     parent = run.candidates.get()
     Run.objects.filter(pk=run.pk).update(options={**run.options, "model": "tiny"})
+    assert not ledger.has_injected()
     services.inject(
         run=run, by=owner, source=samples.KERNEL, hint="try adding", island=2, parent=parent
     )
     services.inject(run=run, by=owner, hint="only words", island=2)
 
+    assert ledger.has_injected()
     [injected] = ledger.injected()
     assert (injected.source, injected.island, injected.parents) == (samples.KERNEL, 2, (1,))
     assert (injected.generation, injected.origin) == (1, "person:olga")
+    assert not ledger.has_injected()
     assert ledger.injected() == []
     assert ledger.hints(1) == []
     assert run.steerings.filter(taken_at=None).count() == 1

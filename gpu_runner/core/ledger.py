@@ -81,6 +81,9 @@ class Ledger(Protocol):
 
     def model_call(self, call: ModelCall) -> None: ...
 
+    def has_injected(self) -> bool:
+        """Whether `injected` may return something; cheap, since it is asked after every step."""
+
     def injected(self) -> list[Proposal]:
         """Proposals by people since the last call; each is returned once."""
 
