@@ -221,6 +221,11 @@ def learn(
 
     spec = task_from(task, track=track, precision=precision, target=target)
     source = read_text(kernel)
+    try:
+        # Before minutes are spent on what could not be kept.
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        usage(f"cannot write to {out}: {error.strerror}; choose another --out")
     with pool_for(device, sandbox) as pool, our_failures():
         try:
             learned = learning.learn(pool, spec, source, evaluations=evaluations)

@@ -175,6 +175,14 @@ def test_the_switches_of_an_ablation_reach_the_run(
     assert (spec.budget.iterations, spec.model) == (4, None)
 
 
+def test_where_lessons_cannot_be_kept_none_are_learnt(tmp_path: Path, task: Path) -> None:
+    (tmp_path / "file").write_text("")
+    given = ["learn", str(task), str(task), "--out", str(tmp_path / "file" / "out")]
+    answer = CliRunner().invoke(command_line.app, given)
+    assert answer.exit_code == 2
+    assert "choose another --out" in answer.stderr
+
+
 def test_the_command_line_imports_no_torch() -> None:
     code = (
         "import sys, gpu_runner.__main__, gpu_runner.driver, gpu_runner.journal\n"
