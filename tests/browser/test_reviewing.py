@@ -50,7 +50,12 @@ def test_two_people_review_at_the_same_time(page: Page, emil: Page, lessons: lis
     expect(page.get_by_text("you are reviewing it")).to_be_visible()
     expect(emil.locator("#entry-claim")).to_contain_text("is reviewing it just now")
     emil.screenshot(path=RESULTS / "claimed-by-another.png", full_page=True)
-    emil.get_by_label("Note to take over").fill("I wrote kernels like this one")
+    with emil.expect_response(re.compile("history=1")):
+        emil.get_by_label("Note to take over").fill("I wrote kernels like this one")
+    # What is being typed outlives the refreshes of the page.
+    with emil.expect_response(re.compile("history=1")):
+        pass
+    expect(emil.get_by_label("Note to take over")).to_have_value("I wrote kernels like this one")
     emil.get_by_role("button", name="Take over").click()
     expect(emil.get_by_text("you are reviewing it")).to_be_visible()
     expect(page.locator("#entry-comments")).to_contain_text("I wrote kernels like this one")
