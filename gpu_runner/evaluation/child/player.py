@@ -421,6 +421,7 @@ class Player:
             for lent, buffer in zip(self._adopted, request.buffers, strict=True)
         ]
         self._working = [inputs.empty_like_spec(t) for t in self._sets[0]]
+        self._handed = []
         return Stored()
 
     # Calling
@@ -458,8 +459,15 @@ class Player:
         return self._arguments(request.composition, is_double=request.is_double)
 
     def _arguments(self, composition: Composition, *, is_double: bool = False) -> Any:
-        """What the module is called with: the working memory under tensors of its own, whose shape it may change."""
-        self._handed = tensors = [t.detach() for t in self._working]
+        """What the module is called with: the working memory under tensors of its own, whose shape it may change.
+
+        They are the last call's, unless that call changed them, so that who knows an input by its object gets new contents.
+        """
+        before = self._handed or [None] * len(self._working)
+        self._handed = tensors = [
+            own.detach() if handed is None or not _is_as_given(handed, own) else handed
+            for handed, own in zip(before, self._working, strict=True)
+        ]
         if is_double:
             tensors = [inputs.doubled(t) for t in tensors]
         return decode(self._trees[composition.base], tensors, torch)
@@ -560,7 +568,7 @@ class Player:
             self._gate = cuda_memory.Gate(lent)
         if self._flush is None:
             self._flush = torch.empty(timing.FLUSH_BYTES, dtype=torch.uint8, device=self._device)
-        self._padding, self._working = [], []
+        self._padding, self._working, self._handed = [], [], []
         torch.cuda.empty_cache()
         rng = random.Random(request.seed)
         self._padding = [
@@ -956,6 +964,10 @@ def _layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     if tensor.layout != torch.strided:
         return (tensor.layout,)
     return tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
+
+
+def _is_as_given(handed: torch.Tensor, own: torch.Tensor) -> bool:
+    return not handed.requires_grad and _layout_of(handed) == _layout_of(own)
 
 
 def _is_dict(tree: Encoded) -> bool:
