@@ -1,5 +1,7 @@
 """The pool with a scripted judge and scripted players in real sandboxed children."""
 
+import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -376,22 +378,36 @@ assert not heavy, heavy
 
 def test_a_real_evaluation_needs_no_torch_in_the_owner_and_leaves_nothing(tmp_path: Path) -> None:
     case = Path(__file__).parents[1] / "cases" / "05_ok_helpers_named_like_torch"
-    before = boxes()
-    done = subprocess.run(
-        [sys.executable, "-c", EVALUATE, str(case)],
-        env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    before = {child.pid for child in psutil.Process().children()}
+    with adopting_orphans():
+        done = subprocess.run(
+            [sys.executable, "-c", EVALUATE, str(case)],
+            env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
     assert (done.stdout, done.returncode) == ("correct\n", 0), done.stderr
-    assert boxes() <= before
+    assert not running_besides(before)
     assert list(tmp_path.iterdir()) == []
 
 
-def boxes() -> set[int]:
-    """Processes that look like ours and have lost their owner, on the whole machine."""
-    return {p.pid for p in psutil.process_iter(["name", "ppid"]) if orphaned(p)}
+def running_besides(before: set[int]) -> list[psutil.Process]:
+    """Children of this process that still run; those that are over are waited for."""
+    running = []
+    for child in psutil.Process().children():
+        if child.status() == psutil.STATUS_ZOMBIE:
+            child.wait()
+        elif child.pid not in before:
+            running.append(child)
+    return running
 
 
-def orphaned(process: psutil.Process) -> bool:
-    return process.info["name"] == "bwrap" and process.info["ppid"] == 1
+@contextlib.contextmanager
+def adopting_orphans() -> Iterator[None]:
+    """Meanwhile what a child of this process leaves running becomes a child of this process, not of the first one."""
+    prctl, set_child_subreaper = ctypes.CDLL(None).prctl, 36
+    assert prctl(set_child_subreaper, 1, 0, 0, 0) == 0
+    try:
+        yield
+    finally:
+        prctl(set_child_subreaper, 0, 0, 0, 0)
