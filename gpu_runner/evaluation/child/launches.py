@@ -46,6 +46,10 @@ class LaunchTap:
     def reset(self, recorder: Recorder | None, *, noop: bool) -> None:
         self.launches, self.count, self.recorder, self.noop = [], 0, recorder, noop
 
+    def leave(self) -> None:
+        """The call is over: what was seen of it stays, later launches are nobody's business."""
+        self.recorder, self.noop = None, False
+
     def _wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def tapped(kernel, *args, grid=None, warmup=False, **kwargs):
             def go():

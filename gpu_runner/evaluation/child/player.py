@@ -670,7 +670,7 @@ class Player:
             with recorder:
                 yield recorder
         finally:
-            self._tap.reset(None, noop=False)
+            self._tap.leave()
 
     def compile_full_size(self, request: Compile, fds: list[int]) -> Message:
         with self._submitted("compile"), self._acting():
@@ -806,6 +806,7 @@ class _Watch:
 
     def call(self, function: Callable[[], Any]) -> Any:
         with contextlib.ExitStack() as stack:
+            stack.callback(self._tap.leave)
             stack.enter_context(self._player._acting())
             if INTERPRETS and self._request.watched:
                 self._session = stack.enter_context(self._interpreter_session())
