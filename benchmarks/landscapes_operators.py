@@ -171,11 +171,6 @@ class Makers:
         return min(SETTINGS - 1, max(0, best + rng.choice((-away, away)) + rng.choice((-1, 0, 1))))
 
 
-def price_of(model: Model | None) -> float:
-    """Of one draft, in units of one evaluation."""
-    return SCRIPT_PRICE if model is None else model.price
-
-
 def next_to(text: str, rng: random.Random) -> str:
     """A child of a strategy's text: what it speaks of, with one choice more, less or another."""
     focus = set(focus_of(text))

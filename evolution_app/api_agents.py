@@ -40,7 +40,7 @@ def brief(request: HttpRequest, run_id: int, best: int = 3) -> dict[str, Any]:
     """The task, its rules, the islands, and the best candidates with their sources and findings."""
     run = permissions.get_visible(Run.objects.select_related("task"), request.user, pk=run_id)
     task = run.task
-    rows = run.candidates.for_lists().correct().select_related("source")
+    rows = run.candidates.for_lists().best_first().select_related("source")
     failed = run.candidates.exclude(verdict__in=["", "correct"]).order_by("-number")
     return {
         "run": run.pk,
@@ -58,10 +58,7 @@ def brief(request: HttpRequest, run_id: int, best: int = 3) -> dict[str, Any]:
             {"number": i.number, "strategy": i.strategy, "description": i.description}
             for i in run.islands.all()
         ],
-        "best": [
-            _with_source(candidate)
-            for candidate in rows.order_by("-speedup", "number")[: max(0, min(best, MAX_BEST))]
-        ],
+        "best": [_with_source(candidate) for candidate in rows[: max(0, min(best, MAX_BEST))]],
         "failed": [
             {"candidate_id": c.number, "move": c.move, "verdict": c.verdict, "why": c.lead}
             for c in failed[:MAX_BEST]

@@ -197,17 +197,22 @@ class Driver:
 
     def _deal_slots(self, last: "Driven | None" = None) -> None:
         """Give free slots to the runs that have something for them."""
-        while self._busy < self._pool.slots:
-            hungry = [driven for driven in self.runs if self._guarded(driven, driven.hunger)]
-            hungry = [driven for driven in hungry if driven in self._runs]
-            if not hungry:
-                return
+        if self._busy >= self._pool.slots:
+            return
+        # Serving one run makes no other hungry or full.
+        hungry = [driven for driven in self.runs if self._is_hungry(driven)]
+        while hungry and self._busy < self._pool.slots:
             first = self._shares.in_order(hungry, last)[0]
             last = None
             job = self._guarded(first, first.course.slot_job)
             if job is not None:
                 self._busy += 1
                 self.start(first, job, holds_slot=True)
+            if not self._is_hungry(first):
+                hungry.remove(first)
+
+    def _is_hungry(self, driven: "Driven") -> bool:
+        return driven in self._runs and bool(self._guarded(driven, driven.hunger))
 
 
 class Driven:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Count, Max
+from django.db.models import Count, F, Max
 from django.utils import timezone
 
 import gpu_runner
@@ -229,12 +229,7 @@ class Store:
         """Give the run back to the queue after a failure of ours; nothing happens if it is not ours any more."""
         try:
             with recording.held(self.run_id, self.fence):
-                Run.objects.filter(pk=self.run_id).update(
-                    lost_claims=Run.objects.values_list("lost_claims", flat=True).get(
-                        pk=self.run_id
-                    )
-                    + 1
-                )
+                Run.objects.filter(pk=self.run_id).update(lost_claims=F("lost_claims") + 1)
                 state = RunState.FAILED if _is_hopeless(self.run_id) else RunState.QUEUED
                 self.set_state(state, reason)
         except LeaseLost:
@@ -269,11 +264,6 @@ def library_for(run_id: int) -> list[Entry]:
     run = Run.objects.select_related("started_by").get(pk=run_id)
     entries = ExperienceEntry.objects.approved().visible_to(run.started_by)
     return [entry.as_core() for entry in entries.select_related("approved", "current")]
-
-
-def is_work_waiting() -> bool:
-    """Whether a run could be claimed."""
-    return Run.objects.claimable(timezone.now()).exists()
 
 
 def shelf_for(run_id: int) -> Shelf:
@@ -332,6 +322,11 @@ def beat(runner_id: int, run_ids: Collection[int]) -> list[int]:
 
 def say_goodbye(runner: Runner) -> None:
     Runner.objects.filter(pk=runner.pk).update(stopped_at=timezone.now())
+
+
+def is_work_waiting() -> bool:
+    """Whether a run could be claimed."""
+    return Run.objects.claimable(timezone.now()).exists()
 
 
 def claim_next(runner: Runner, watch: Watch | None = None) -> Store | None:

@@ -85,26 +85,15 @@ class Worker:
         """What is in progress takes too long: its children die with this process, its runs go back to the queue."""
         from django.db import DatabaseError
 
-        from gpu_runner import store
-
         for claim in tuple(self._claims.values()):
             try:
                 claim.set_state(RunState.PAUSED, "the runner was told to go")
             except (LeaseLost, DatabaseError) as error:
                 log().warning("not given back", run=claim.run_id, error=str(error))
-        try:
-            store.say_goodbye(self._runner)
-        except DatabaseError as error:
-            log().warning("left without a word", error=str(error))
-        if self._pool is not None:
-            self._pool.close()
+        self._say_goodbye()
         os._exit(143)
 
     def run(self) -> None:
-        from django.db import DatabaseError
-
-        from gpu_runner import store
-
         if not self._register():
             return
         heart = threading.Thread(target=self._keep_beating, name="heartbeat", daemon=True)
@@ -117,13 +106,20 @@ class Worker:
             heart.join(timeout=2 * BEAT_S)
             if self._driver is not None:
                 self._driver.close()
-            try:
-                store.say_goodbye(self._runner)
-            except DatabaseError as error:
-                log().warning("left without a word", error=str(error))
-            if self._pool is not None:
-                self._pool.close()
+            self._say_goodbye()
             self._deadline.cancel()
+
+    def _say_goodbye(self) -> None:
+        from django.db import DatabaseError
+
+        from gpu_runner import store
+
+        try:
+            store.say_goodbye(self._runner)
+        except DatabaseError as error:
+            log().warning("left without a word", error=str(error))
+        if self._pool is not None:
+            self._pool.close()
 
     def _register(self) -> bool:
         """Have a row, as soon as the database takes one; False if told to go before."""

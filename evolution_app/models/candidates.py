@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from evolution_app.models.accounts import User
 from evolution_app.models.base import choices_of
@@ -35,8 +35,8 @@ class CandidateQuerySet(models.QuerySet["Candidate"]):
         return self.filter(CORRECT)
 
     def best_first(self) -> Self:
-        """Correct and timed candidates, the fastest first; the older of two equals first."""
-        return self.filter(CORRECT, speedup__isnull=False).order_by("-speedup", "number")
+        """Correct candidates, the fastest first, those without a time last; the older of two equals first."""
+        return self.correct().order_by(F("speedup").desc(nulls_last=True), "number")
 
     def failed(self) -> Self:
         return self.filter(JUDGED).exclude(CORRECT)
@@ -272,12 +272,6 @@ class Finding(models.Model):
         return location.get("line")
 
 
-class ModelCallQuerySet(models.QuerySet["ModelCall"]):
-    def without_texts(self) -> Self:
-        """For lists: prompts and replies are long and are loaded on demand."""
-        return self.defer("prompt", "reply")
-
-
 class ModelCall(models.Model):
     """One request to a model and its answer; keys never appear here. None is unknown, not zero."""
 
@@ -296,8 +290,6 @@ class ModelCall(models.Model):
     money_usd = models.FloatField(null=True)
     seconds = models.FloatField()
     created_at = models.DateTimeField(auto_now_add=True)
-
-    objects = ModelCallQuerySet.as_manager()
 
     class Meta:
         ordering = ["id"]

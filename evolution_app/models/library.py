@@ -35,9 +35,6 @@ class ExperienceEntryQuerySet(models.QuerySet["ExperienceEntry"]):
     def approved(self) -> Self:
         return self.filter(state=EntryState.APPROVED)
 
-    def waiting_for_review(self) -> Self:
-        return self.filter(state__in=[EntryState.NOMINATED, EntryState.VERIFIED])
-
     def with_support(self) -> Self:
         """Adds `is_supported`: whether executed evidence shows a gain, as `Evidence.supports` says for one row."""
         shown = Q(low__gt=1) | Q(low=None, ratio__gt=1)
@@ -224,11 +221,6 @@ class Evidence(AppendOnly):
         return self.ratio > 1 if self.low is None else self.low > 1
 
 
-class EntryUseQuerySet(AppendOnlyQuerySet):
-    def of_uids(self, uids: list[str]) -> Self:
-        return self.filter(entry__uid__in=uids)
-
-
 class EntryUse(AppendOnly):
     """An entry was shown when a candidate was proposed."""
 
@@ -241,7 +233,7 @@ class EntryUse(AppendOnly):
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects = EntryUseQuerySet.as_manager()
+    objects = AppendOnlyQuerySet.as_manager()
 
     class Meta:
         constraints = [

@@ -179,11 +179,6 @@ class Run(models.Model):
         """Whether a runner works on it now, as far as its lease says."""
         return self.lease_until is not None and self.lease_until > timezone.now()
 
-    @property
-    def is_cancelling(self) -> bool:
-        """Cancelling was asked for and the runner has not acknowledged it yet."""
-        return self.wanted == RunState.CANCELLED and not self.is_over
-
     def result(self) -> dict[str, Any] | None:
         """What `result.json` of a run in files would say; None while it is not over."""
         note = self.run_notes.filter(kind="result").order_by("-id").first()

@@ -1,7 +1,6 @@
 """Submitted and proposed sources, each text kept once."""
 
 import hashlib
-from typing import Self
 
 from django.db import models
 
@@ -11,9 +10,6 @@ class SourceTextQuerySet(models.QuerySet["SourceText"]):
         """The row of this text, made if it is new. Safe when two processes keep the same text at once."""
         source, _ = self.get_or_create(digest=digest_of(text), defaults={"text": text})
         return source
-
-    def without_text(self) -> Self:
-        return self.defer("text")
 
 
 def digest_of(text: str) -> str:

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from evolution_app.models import ExperienceEntry, Review, User
 from gpu_runner.core.entries import EntryState
+from gpu_runner.core.entry_states import OPEN
 
 WAITS_TOO_LONG: Final = timedelta(days=14)
 
@@ -44,7 +45,7 @@ def prepared(entries: QuerySet[ExperienceEntry]) -> Any:
 
 def condition(queue: str, user: User) -> Q:
     """On prepared entries."""
-    waiting = Q(state__in=[EntryState.NOMINATED, EntryState.VERIFIED])
+    waiting = Q(state__in=OPEN)
     held = Q(claimed_until__gt=timezone.now())
     long_ago = timezone.now() - WAITS_TOO_LONG
     return {

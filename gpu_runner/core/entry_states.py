@@ -59,22 +59,23 @@ _D, _N, _V, _A, _J, _T = (
     EntryState.RETIRED,
 )
 _SYSTEM, _AUTHOR, _EXPERT = (frozenset({actor}) for actor in Actor)
-_OPEN = frozenset({_N, _V})
+OPEN: Final = frozenset({_N, _V})
+"""What waits for a decision."""
 
 TRANSITIONS: Final[dict[Decision, Transition]] = {
     Decision.SUBMIT: Transition(_AUTHOR | _EXPERT | _SYSTEM, frozenset({_D}), _N),
     # A new version was not executed yet: what was verified has to be verified again. An approved version stays approved
     # beside the newer one.
     Decision.REVISE: Transition(_AUTHOR | _EXPERT, frozenset({_D, _N, _V, _A}), None),
-    Decision.VERIFY: Transition(_SYSTEM, _OPEN, _V),
-    Decision.FAIL_VERIFICATION: Transition(_SYSTEM, _OPEN, _D, needs_reason=True),
-    Decision.APPROVE: Transition(_EXPERT, _OPEN | {_A}, _A),
-    Decision.EDIT_AND_APPROVE: Transition(_EXPERT, _OPEN | {_A}, _A),
-    Decision.REQUEST_CHANGES: Transition(_EXPERT, _OPEN, _D, needs_reason=True),
-    Decision.REJECT: Transition(_EXPERT, frozenset({_D}) | _OPEN, _J, needs_reason=True),
+    Decision.VERIFY: Transition(_SYSTEM, OPEN, _V),
+    Decision.FAIL_VERIFICATION: Transition(_SYSTEM, OPEN, _D, needs_reason=True),
+    Decision.APPROVE: Transition(_EXPERT, OPEN | {_A}, _A),
+    Decision.EDIT_AND_APPROVE: Transition(_EXPERT, OPEN | {_A}, _A),
+    Decision.REQUEST_CHANGES: Transition(_EXPERT, OPEN, _D, needs_reason=True),
+    Decision.REJECT: Transition(_EXPERT, frozenset({_D}) | OPEN, _J, needs_reason=True),
     Decision.RETIRE: Transition(_EXPERT, frozenset({_A}), _T, needs_reason=True),
     Decision.RESTORE: Transition(_EXPERT, frozenset({_J, _T}), _N, needs_reason=True),
-    Decision.MERGE: Transition(_EXPERT, _OPEN | {_D, _A}, _T, needs_reason=True),
+    Decision.MERGE: Transition(_EXPERT, OPEN | {_D, _A}, _T, needs_reason=True),
 }
 
 

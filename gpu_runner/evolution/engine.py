@@ -150,11 +150,6 @@ def told(state: State, candidate: Candidate, *, may_migrate: bool = True) -> Sta
     return _checked(before, state)
 
 
-def suggested(state: State, base: Candidate, suggestions: Sequence[plans.Suggestion]) -> State:
-    """Ideas of a planner or a person for a candidate join the plan."""
-    return replace(state, plan=plans.proposed(state.plan, base, suggestions))
-
-
 def wanted_text(state: State) -> texts.Wanted | None:
     """The strategy text that should be written next, if any; see `texts`."""
     return texts.wanted(state.texts, state.islands) if state.settings.texts else None

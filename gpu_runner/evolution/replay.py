@@ -1,13 +1,11 @@
 """A run again from its answers: the fold over what the ledger's notes `answer` say, in their order."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.verdicts import State as Life
 from gpu_runner.evolution import engine
-from gpu_runner.evolution.plans import Suggestion
 from gpu_runner.evolution.texts import Wanted
 from gpu_runner.evolution.types import Operator, Request, Settings, State
 
@@ -38,15 +36,6 @@ def asked_answer(
         "candidates": [candidate.id for candidate in candidates],
         "dry": is_dry,
         "cost": cost,
-    }
-
-
-def suggested_answer(base: Candidate, suggestions: Iterable[Suggestion]) -> dict[str, Any]:
-    """A planner or a person had ideas for a candidate."""
-    return {
-        "event": "suggested",
-        "candidate": base.id,
-        "suggestions": [asdict(suggestion) for suggestion in suggestions],
     }
 
 
@@ -83,9 +72,6 @@ def _applied(state: State, candidates: Mapping[int, Candidate], answer: Mapping[
         # Told but not finished is impossible unless lines were lost; it is evaluated and told again.
         is_over = candidate.state not in (Life.QUEUED, Life.EVALUATING)
         return engine.told(state, candidate) if is_over else state
-    if answer["event"] == "suggested":
-        suggestions = [Suggestion(**suggestion) for suggestion in answer["suggestions"]]
-        return engine.suggested(state, candidates[answer["candidate"]], suggestions)
     if answer["event"] == "text":
         parents = tuple(state.texts[number] for number in answer["parents"])
         return engine.text_written(state, Wanted(answer["island"], parents), answer["text"])

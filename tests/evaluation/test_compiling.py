@@ -1,6 +1,5 @@
 """Cross-compilation of full-size launches: what came out, and failures with the candidate's line."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,23 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.evaluation.scripts import answer_of
+
 HERE = Path(__file__).parent
 SOURCE = (HERE / "compiled_candidates.py").read_text().splitlines()
 
 
 def compiled(target: str, *names: str) -> dict[str, Any]:
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = f"{HERE.parents[1]}{os.pathsep}{HERE}"
-    environment["OMP_NUM_THREADS"] = "1"
-    ran = subprocess.run(
-        [sys.executable, str(HERE / "compiled.py"), target, *names],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return dict(json.loads(ran.stdout))
+    return answer_of("compiled.py", target, *names, interprets=False)
 
 
 @pytest.fixture(scope="module")

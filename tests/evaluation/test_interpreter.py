@@ -1,13 +1,11 @@
 """What the instrumented interpreter sees, and what it lets pass. All cases run in one child; see interpreted.py."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.evaluation.scripts import answer_of
 
 HERE = Path(__file__).parent
 KERNELS = (HERE / "interpreted_kernels.py").read_text().splitlines()
@@ -16,21 +14,7 @@ KERNELS = (HERE / "interpreted_kernels.py").read_text().splitlines()
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
     """What each case of interpreted.py saw, by its name."""
-    environment = {
-        **os.environ,
-        "TRITON_INTERPRET": "1",
-        "PYTHONPATH": f"{HERE.parents[1]}{os.pathsep}{HERE}",
-        "OMP_NUM_THREADS": "1",
-    }
-    ran = subprocess.run(
-        [sys.executable, str(HERE / "interpreted.py")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return dict(json.loads(ran.stdout))
+    return answer_of("interpreted.py", interprets=True)
 
 
 def line_of(fault: str) -> int:

@@ -1,13 +1,11 @@
 """What the interpreter says of forty small kernels: each fault with its place, and nothing of those that only look guilty."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.evaluation.scripts import answer_of
 
 HERE = Path(__file__).parent
 KERNELS = (HERE / "safety_kernels.py").read_text().splitlines()
@@ -72,21 +70,7 @@ HONEST = (
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    environment = {
-        **os.environ,
-        "TRITON_INTERPRET": "1",
-        "PYTHONPATH": f"{HERE.parents[1]}{os.pathsep}{HERE}",
-        "OMP_NUM_THREADS": "1",
-    }
-    ran = subprocess.run(
-        [sys.executable, str(HERE / "memory_safety.py")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return dict(json.loads(ran.stdout.splitlines()[-1]))
+    return answer_of("memory_safety.py", interprets=True)
 
 
 def lines_of(fault: str) -> set[int]:

@@ -1,10 +1,7 @@
 """Modelled time: the rankings that must hold, and how far it is from what was measured on an H200."""
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import pytest
 from gpu_runner.core.targets import TARGETS, target_named
 from gpu_runner.evaluation.child.counting import Counts, Operation
 from gpu_runner.evaluation.child.roofline import ModelledCall, modelled_us, residency
+from tests.evaluation.scripts import answer_of
 
 HERE = Path(__file__).parent
 MEASURED = json.loads((HERE / "measured_h200.json").read_text())
@@ -23,21 +21,7 @@ H200 = TARGETS["h200"]
 @pytest.fixture(scope="module")
 def counted() -> dict[str, Any]:
     """Counts of each case of modelled.py, by its name."""
-    environment = {
-        **os.environ,
-        "TRITON_INTERPRET": "1",
-        "PYTHONPATH": f"{HERE.parents[1]}{os.pathsep}{HERE}",
-        "OMP_NUM_THREADS": "1",
-    }
-    ran = subprocess.run(
-        [sys.executable, str(HERE / "modelled.py")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return dict(json.loads(ran.stdout))
+    return answer_of("modelled.py", interprets=True)
 
 
 def modelled(

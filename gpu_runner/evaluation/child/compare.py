@@ -140,11 +140,6 @@ def expect(
     return expected
 
 
-def can_tell(expected: Expected, answer: torch.Tensor) -> bool:
-    """False if this answer would be taken for right; used by the task's lint."""
-    return not _passes(wide(answer), expected)
-
-
 def mismatch(candidate: torch.Tensor, expected: Expected) -> Mismatch | None:
     """What is wrong with an output of the right shape and dtype, or None."""
     if not expected.is_floating:

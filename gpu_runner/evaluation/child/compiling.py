@@ -99,7 +99,6 @@ _target: Target | None = None
 _recording: _Recording | None = None
 _config: tuple[int, dict[str, Any]] | None = None
 _run_jit = JITFunction.run
-_run_autotuner = autotuner.Autotuner.run
 
 
 def install(target: Target) -> None:

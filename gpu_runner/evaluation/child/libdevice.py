@@ -175,10 +175,6 @@ def _normcdf(x: np.ndarray) -> np.ndarray:
     return by_torch(torch.special.ndtr)(np.asarray(x, np.float64))
 
 
-def _erfc(x: np.ndarray) -> np.ndarray:
-    return by_torch(torch.special.erfc)(np.asarray(x, np.float64))
-
-
 def _ldexp(x: np.ndarray, n: np.ndarray) -> np.ndarray:
     return np.ldexp(x, n.astype(np.int32))
 

@@ -1,5 +1,6 @@
 """Asks a model for a kernel and reads the answer; an answer in the wrong form gets one chance to be mended."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -127,6 +128,14 @@ class Writer:
             return _Asked(trouble="the budget leaves too little for a request")
         body = body_for(profile, messages, order.temperature, allowance.max_tokens)
         kept = (allowance,)
+        record = functools.partial(
+            call_of,
+            self.name,
+            profile.price,
+            role=order.role,
+            island=order.island,
+            messages=messages,
+        )
         started = self._endpoint.clock()
         try:
             reply = self._endpoint.ask(body, allowance.tokens)
@@ -137,7 +146,7 @@ class Writer:
             self._refusals = self._refusals + 1 if is_refusal else 0
             outcome, trouble = failure.failure.value, failure.detail
             seconds = self._endpoint.clock() - started
-            call = self._call(order, messages, failure.reply, outcome, trouble, seconds)
+            call = record(reply=failure.reply, outcome=outcome, trouble=trouble, seconds=seconds)
             return _Asked(trouble=trouble, outcome=outcome, call=call, allowances=kept)
         self._refusals = 0
         seconds = self._endpoint.clock() - started
@@ -145,31 +154,10 @@ class Writer:
             answer = parse_answer(reply.text, parent)
         except Unusable as problem:
             outcome, trouble = Failure.MALFORMED.value, str(problem)
-            call = self._call(order, messages, reply, outcome, trouble, seconds)
+            call = record(reply=reply, outcome=outcome, trouble=trouble, seconds=seconds)
             return _Asked(reply, None, trouble, outcome, call, kept)
-        call = self._call(order, messages, reply, "ok", "", seconds)
+        call = record(reply=reply, outcome="ok", trouble="", seconds=seconds)
         return _Asked(reply, answer, "", "ok", call, kept)
-
-    def _call(
-        self,
-        order: Order,
-        messages: Sequence[Message],
-        reply: Reply | None,
-        outcome: str,
-        trouble: str,
-        seconds: float,
-    ) -> ModelCall:
-        return call_of(
-            self.name,
-            self._endpoint.profile.price,
-            role=order.role,
-            island=order.island,
-            messages=messages,
-            reply=reply,
-            outcome=outcome,
-            trouble=trouble,
-            seconds=seconds,
-        )
 
     def _written(self, last: "_Asked", held: tuple[Allowance, ...] = ()) -> Written:
         allowances = (*held, *last.allowances)
