@@ -138,7 +138,13 @@ LOGGING = {
     "filters": {"quiet": {"()": "foundry_web.logs.WithoutTokens"}},
     "formatters": {"lines": {"()": "foundry_web.logs.formatter"}},
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": "lines", "filters": ["quiet"]}
+        # A library that sets its own logger to DEBUG, as bm25s does, is not to fill the terminal.
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "lines",
+            "filters": ["quiet"],
+            "level": "INFO",
+        }
     },
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {"daphne": {"level": "WARNING"}, "django.channels.server": {"level": "WARNING"}},

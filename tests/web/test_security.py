@@ -1,4 +1,7 @@
 import logging
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from django.test import Client, override_settings
@@ -8,6 +11,8 @@ from foundry_web.logs import WithoutTokens
 from foundry_web.security import is_same_origin
 
 pytestmark = pytest.mark.django_db
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 def test_every_page_says_what_it_may_load(client: Client) -> None:
@@ -99,3 +104,13 @@ def test_what_looks_like_a_secret_is_not_logged(line: str) -> None:
     record = logging.LogRecord("x", logging.INFO, "x.py", 1, line, None, None)
     assert WithoutTokens().filter(record)
     assert "abcdefghijkl" not in record.getMessage()
+
+
+def test_a_library_that_turns_on_its_own_details_does_not_fill_the_terminal() -> None:
+    details = "import bm25s, logging; logging.getLogger('bm25s').debug('a detail')"
+    code = f"import django; django.setup(); {details}; logging.getLogger('foundry').info('a word')"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT
+    )
+    assert "a word" in ran.stderr
+    assert "a detail" not in ran.stderr
