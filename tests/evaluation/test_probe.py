@@ -14,7 +14,7 @@ from gpu_runner.core.probe import (
     with_assignments,
 )
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("level*/*.py"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.py"))
 
 
 def task(assignments: str, inputs: str = "torch.randn(1)") -> str:
