@@ -10,8 +10,10 @@ truth is what the model of speed says of the kernel that has it. Only steps that
 
 import argparse
 import json
+import random
 import re
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,13 +52,39 @@ def learn_all(names: list[str], evaluations: int) -> None:
         source = path.read_text()
         match = re.search(r"^Task: (\S+)$", source, re.MULTILINE)
         assert match is not None, f"{path} names no task"
-        spec = TaskSpec(name=Path(match[1]).stem, source=(ROOT / match[1]).read_text())
+        start = time.monotonic()
         with _pool() as pool:
-            found = learn(pool, spec, source, evaluations=evaluations)
-        kept[path.stem] = found.lineage.model_dump(mode="json")
+            found = learn(
+                pool, _task(ROOT / match[1]), source, evaluations=evaluations, others=_others()
+            )
+        minutes = (time.monotonic() - start) / 60
+        kept[path.stem] = {
+            "lineage": found.lineage.model_dump(mode="json"),
+            "lessons": [
+                {"title": lesson.entry.title, **lesson.verification.model_dump(mode="json")}
+                for lesson in found.lessons
+            ],
+        }
         LINEAGES.write_text(json.dumps(kept, indent=1) + "\n")
-        gaining = [f"{t.step.technique} {t.cost:.2f}" for t in found.lineage.alone if t.costs]
-        print(f"{path.stem}: {len(found.entries)} lessons; {', '.join(gaining)}", flush=True)
+        print(f"{path.stem}: {len(found.entries)} of {len(found.lessons)} lessons hold", end="")
+        print(f", {minutes:.1f} minutes, {found.lineage.left_out} steps left out", flush=True)
+        for tried in found.lineage.alone:
+            cost = tried.cost or f"{tried.verdict}: {tried.title}"
+            print(f"  {tried.step.technique:20} {tried.step.site:24} {cost}", flush=True)
+        for lesson in found.lessons:
+            ratios = ", ".join(
+                f"{t.task_name} {t.ratio or t.reason}" for t in lesson.verification.trials
+            )
+            print(f"  {lesson.entry.title}: {ratios} {lesson.verification.reason}", flush=True)
+
+
+def _task(path: Path) -> TaskSpec:
+    return TaskSpec(name=path.stem, source=path.read_text())
+
+
+def _others() -> list[TaskSpec]:
+    """Tasks that a lesson may fit besides its own; only those with the same interface are looked at."""
+    return [_task(path) for path in sorted((ROOT / "library/tasks").glob("*.py"))]
 
 
 def collect(slugs: list[str]) -> None:
@@ -76,7 +104,7 @@ def collect(slugs: list[str]) -> None:
             lineage = trace(
                 one.text["After"],
                 lambda source, spec=spec: _evaluated(pool, spec, source),
-                lambda source: _spread(steps_of(pool.call(SIMPLIFICATIONS, {"source": source}))),
+                lambda source, slug=slug: _drawn(pool, slug, source),
                 evaluations=1 + STEPS_EACH,
             )
             with HELD_OUT.open("a") as file:
@@ -88,11 +116,11 @@ def collect(slugs: list[str]) -> None:
             print(f"{slug}: {', '.join(told)}", flush=True)
 
 
-def _spread(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """One step of each technique before a second one of any."""
-    firsts = {step.technique: step for step in reversed(steps)}
-    chosen = [step for step in steps if firsts[step.technique] is step]
-    return (*chosen, *(step for step in steps if step not in chosen))
+def _drawn(pool: LocalPool, slug: str, source: str) -> tuple[Step, ...]:
+    """The steps of a kernel in an order that its name alone decides, so that no technique is favoured."""
+    steps = list(steps_of(pool.call(SIMPLIFICATIONS, {"source": source})))
+    random.Random(slug).shuffle(steps)
+    return tuple(steps)
 
 
 def _evaluated(pool: LocalPool, spec: TaskSpec, source: str) -> Evaluation:
@@ -109,7 +137,9 @@ def _rows() -> Iterator[dict[str, object]]:
 
 
 def judge() -> float:
-    lineages = [Lineage.model_validate(x) for x in json.loads(LINEAGES.read_text()).values()]
+    lineages = [
+        Lineage.model_validate(x["lineage"]) for x in json.loads(LINEAGES.read_text()).values()
+    ]
     rules = learned([tried for lineage in lineages for tried in lineage.alone])
     for technique, rule in rules.items():
         print(

@@ -9,6 +9,7 @@ passes to the expert's is known as well.
 Source: the backward simplification of KLineage; conditions as sets of findings, and the two orders of steps, are our choice.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -98,7 +99,7 @@ def trace(expert: str, evaluate: Evaluate, simplify: Simplify, *, evaluations: i
     if not first.is_correct or first.candidate is None:
         lead = f": {first.lead.title}" if first.lead else ""
         raise UnfitExpert(f"the expert's kernel is {_verdict(first)}{lead}")
-    steps = simplify(expert)
+    steps = spread(simplify(expert))
     affordable = steps[: max(0, evaluations - 1)]
     alone = tuple(_tried(step, first, evaluate(step.source)) for step in affordable)
     left = evaluations - 1 - len(affordable)
@@ -107,6 +108,16 @@ def trace(expert: str, evaluate: Evaluate, simplify: Simplify, *, evaluations: i
         expert, first, [(t.step.technique, t.step.site) for t in passed], evaluate, simplify, left
     )
     return Lineage(expert=expert, alone=alone, walk=walk, left_out=len(steps) - len(affordable))
+
+
+def spread(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """One step of each technique before a second one of any, so that a small budget sees them all."""
+    turns: Counter[str] = Counter()
+    numbered = []
+    for step in steps:
+        numbered.append((turns[step.technique], step))
+        turns[step.technique] += 1
+    return tuple(step for _, step in sorted(numbered, key=lambda pair: pair[0]))
 
 
 def _walk(

@@ -9,7 +9,7 @@ from gpu_runner.core.findings import Finding, Severity, Source
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport, TensorSpec
 from gpu_runner.core.verdicts import Fidelity, Precision, Stage, Track, Verdict
-from gpu_runner.experience.lineage import Lineage, Step, Tried, UnfitExpert, lessons, trace
+from gpu_runner.experience.lineage import Lineage, Step, Tried, UnfitExpert, lessons, spread, trace
 from gpu_runner.experience.rules import Rule, learned
 from gpu_runner.experience.techniques import TECHNIQUES
 from gpu_runner.proposals.child import simplifications
@@ -82,6 +82,14 @@ def test_each_technique_is_measured_alone_and_then_on_top_of_each_other() -> Non
     walk = [(t.step.source, t.cost) for t in found.walk]
     assert walk == [("WpB", 1.01), ("wpB", 16.0 / 10.1)], "what costs least goes first"
     assert found.left_out == 0
+
+
+def test_a_small_budget_sees_every_technique_once() -> None:
+    steps = [
+        Step(technique=name, site=site, source="", move="")
+        for name, site in ("a1", "a2", "b1", "a3", "b2")
+    ]
+    assert ["".join((s.technique, s.site)) for s in spread(steps)] == ["a1", "b1", "a2", "b2", "a3"]
 
 
 def test_the_budget_is_kept() -> None:

@@ -28,14 +28,23 @@ def changed(before: str, after: str) -> tuple[set[str], set[str]]:
 @pytest.mark.parametrize(
     ("expert", "techniques"),
     [
-        ("tiled_gemm", "grouped_tiles mask_specialisation pipelining enough_warps large_blocks"),
-        ("online_attention", "powers_of_two pipelining enough_warps early_end large_blocks"),
+        (
+            "tiled_gemm",
+            "grouped_tiles mask_specialisation pipelining enough_warps large_blocks axes_on_the_grid products_of_tiles",
+        ),
+        (
+            "online_attention",
+            "powers_of_two pipelining enough_warps early_end large_blocks axes_on_the_grid running_maximum",
+        ),
         (
             "one_pass_layer_norm",
-            "reciprocal_root enough_warps row_in_registers fused_trailing_work",
+            "reciprocal_root enough_warps row_in_registers fused_trailing_work fused_statistics",
         ),
-        ("split_reduction", "large_blocks many_pieces"),
-        ("fused_epilogue", "pipelining enough_warps large_blocks fused_trailing_work"),
+        ("split_reduction", "large_blocks many_pieces contiguous_lanes axes_on_the_grid"),
+        (
+            "fused_epilogue",
+            "pipelining enough_warps large_blocks axes_on_the_grid products_of_tiles fused_trailing_work",
+        ),
     ],
 )
 def test_an_experts_techniques_are_found(expert: str, techniques: str) -> None:
@@ -43,12 +52,81 @@ def test_an_experts_techniques_are_found(expert: str, techniques: str) -> None:
     assert found == set(techniques.split())
 
 
-def test_a_smaller_tile_takes_the_grid_with_it() -> None:
+def test_a_smaller_tile_takes_its_own_axis_of_the_grid_with_it() -> None:
     simpler = steps(EXPERTS["tiled_gemm"])["large_blocks", "product.BN"]
     gone, come = changed(EXPERTS["tiled_gemm"], simpler)
     assert len(gone) == len(come) == 2
     assert any("BN=32" in line and "BM=128" in line for line in come)
-    assert any("triton.cdiv" in line and "32" in line for line in come)
+    assert "grid = (triton.cdiv(M, 128), triton.cdiv(N, 32))" in come
+
+
+def test_lanes_across_a_matrix_keep_the_size_of_the_block_as_far_as_the_piece_admits() -> None:
+    simpler = steps(EXPERTS["split_reduction"])["contiguous_lanes", "piece_sum.BC"]
+    _, come = changed(EXPERTS["split_reduction"], simpler)
+    assert come == {
+        "piece_sum[(triton.cdiv(C, 1), pieces)](x, parts, R, C, PIECE=1024, BR=1024, BC=1)"
+    }
+
+
+def test_an_axis_of_the_grid_becomes_a_loop_around_the_whole_body() -> None:
+    simpler = steps(EXPERTS["online_attention"])["axes_on_the_grid", "attention"]
+    _, come = changed(EXPERTS["online_attention"], simpler)
+    assert come == {
+        "def attention(q, k, v, out, T, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, programs_1):",
+        "for place_1 in range(programs_1):",
+        "base = (tl.program_id(1) + place_1).to(tl.int64) * T * D",
+        "grid = (triton.cdiv(T, 128), 1)",
+        "attention[grid](q, k, v, out, T, D**-0.5, D=D, BM=128, BN=64, num_warps=8, num_stages=3, programs_1=B * H)",
+    }
+
+
+def test_programs_counted_within_the_kernel_are_those_of_the_loop() -> None:
+    simpler = steps(EXPERTS["tiled_gemm"])["axes_on_the_grid", "product"]
+    _, come = changed(EXPERTS["tiled_gemm"], simpler)
+    places = "tl.program_id(0), (tl.program_id(1) + place_1), tl.num_programs(0), programs_1, 8"
+    assert places in come
+
+
+def test_a_grid_that_another_launch_shares_stays_as_it_is() -> None:
+    shared = EXPERTS["fused_epilogue"].replace(
+        "        return out", "        print(grid)\n        return out"
+    )
+    assert ("axes_on_the_grid", "linear_gelu") in steps(EXPERTS["fused_epilogue"])
+    assert ("axes_on_the_grid", "linear_gelu") not in steps(shared)
+
+
+def test_a_product_of_tiles_becomes_outer_products() -> None:
+    simpler = steps(EXPERTS["tiled_gemm"])["products_of_tiles", "product"]
+    _, come = changed(EXPERTS["tiled_gemm"], simpler)
+    assert "acc = acc + ta.to(tl.float32) * tb.to(tl.float32)" in come
+    assert any("BK=1," in line for line in come)
+
+
+def test_the_maximum_is_looked_for_before_the_sums() -> None:
+    simpler = steps(EXPERTS["online_attention"])["running_maximum", "attention"]
+    first, second = simpler.split("    for start in ")[1:]
+    assert "tl.exp2" not in first
+    assert first.rstrip().endswith("most = tl.maximum(most, tl.max(scores, axis=1))")
+    assert "shrink" not in second
+    assert "acc = acc + tl.dot(weights.to(tv.dtype), tv)" in second
+
+
+def test_a_correction_that_is_more_than_a_factor_leaves_the_loop_as_it_is() -> None:
+    source = EXPERTS["online_attention"].replace(
+        "acc * shrink[:, None]", "acc / (1 / shrink[:, None])"
+    )
+    assert ("running_maximum", "attention") not in steps(source)
+
+
+def test_statistics_go_to_a_kernel_of_their_own_and_the_row_is_read_again() -> None:
+    simpler = steps(EXPERTS["one_pass_layer_norm"])["fused_statistics", "layer_norm"]
+    first, second = re.findall(r"@triton.jit\ndef .*?(?=\n\n\n|\nclass )", simpler, re.DOTALL)
+    assert first.count("tl.store(parts + tl.program_id(0) * 2 + ") == 2
+    assert "tl.sum" not in second
+    assert "tl.load(x + " in second
+    assert (
+        "layer_norm_parts = torch.empty((rows, 2), device=x.device, dtype=torch.float32)" in simpler
+    )
 
 
 def test_a_loop_that_ends_early_walks_over_everything() -> None:

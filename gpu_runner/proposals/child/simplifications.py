@@ -8,8 +8,17 @@ out by evaluating it: a step whose kernel fails says what the technique rests on
 import ast
 
 from gpu_runner.core.source import Problem, parse
+from gpu_runner.proposals.child.simplifications_grid import (
+    axis_as_loop,
+    lanes_across,
+    larger_pieces,
+    site_of,
+    smaller_blocks,
+)
+from gpu_runner.proposals.child.simplifications_products import maximum_beforehand, outer_products
 from gpu_runner.proposals.child.simplifications_rows import read_again_for_each_reduction
 from gpu_runner.proposals.child.simplifications_split import split_trailing_work
+from gpu_runner.proposals.child.simplifications_statistics import statistics_apart
 from gpu_runner.proposals.child.tuning_sites import (
     Change,
     Edit,
@@ -20,8 +29,6 @@ from gpu_runner.proposals.child.tuning_sites import (
     last_name,
 )
 
-LEAST_OF_DOT = 16
-MOST_OF_BLOCK = 1 << 20
 _HINTS = ("eviction_policy", "cache_modifier")
 LN_2 = "0.6931471805599453"
 
@@ -71,64 +78,6 @@ def _option_set(reading, launch, option, given, value):
     return launch.kernel.name, Change([reading.replace(given, str(value))], move, 1)
 
 
-def _smaller_blocks(reading):
-    """A constant of a launch a quarter as large, and the grid that counts by it with it."""
-    for launch, name, given in _constants(reading):
-        least = LEAST_OF_DOT if launch.kernel.uses_dot else 1
-        smaller = max(least, given.value // 4)
-        if smaller < given.value:
-            yield _site(launch, name), _resized(reading, launch, name, given, smaller)
-
-
-def _larger_pieces(reading):
-    """A constant that only the grid and a loop use, 16 times as large: fewer programs with more work each."""
-    for launch, name, given in _constants(reading):
-        if launch.kernel.uses_dot or _is_block(launch.kernel, name) or given.value < 2:
-            continue
-        larger = given.value * 16
-        if larger <= MOST_OF_BLOCK * 16 and _counted(reading, launch, given.value):
-            yield _site(launch, name), _resized(reading, launch, name, given, larger)
-
-
-def _constants(reading):
-    for launch in reading.launches:
-        for name, given in launch.arguments.items():
-            is_number = isinstance(given, ast.Constant) and type(given.value) is int
-            if name in launch.kernel.constexprs and is_number and given.value > 1:
-                yield launch, name, given
-
-
-def _resized(reading, launch, name, given, value):
-    places = [given, *_counted(reading, launch, given.value)]
-    edits = [reading.replace(place, str(value)) for place in places]
-    return Change(edits, f"{name}={value} instead of {given.value} in {launch.kernel.name}", 1)
-
-
-def _counted(reading, launch, value):
-    """The constants of this value by which the function that launches divides: `triton.cdiv(n, 128)`."""
-    return [
-        call.args[1]
-        for call in ast.walk(launch.scope)
-        if is_call_of(call, "cdiv")
-        and len(call.args) == 2
-        and isinstance(call.args[1], ast.Constant)
-        and call.args[1].value == value
-    ]
-
-
-def _is_block(kernel, name):
-    """Whether a constant is the length of a `tl.arange`, which must stay a power of two that fits registers."""
-    return any(
-        is_call_of(node, "arange")
-        and any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
-        for node in ast.walk(kernel.node)
-    )
-
-
-def _site(launch, name):
-    return f"{launch.kernel.name}.{name}"
-
-
 def _plain_tile_order(reading):
     for kernel in reading.kernels.values():
         for node in ast.walk(kernel.node):
@@ -174,7 +123,7 @@ def _always_masked(reading):
             )
             if name in launch.kernel.constexprs and is_test:
                 edit = reading.replace(given, "False")
-                yield _site(launch, name), Change([edit], f"masks also where {name} holds", 1)
+                yield site_of(launch, name), Change([edit], f"masks also where {name} holds", 1)
 
 
 def _whole_loops(reading):
@@ -294,8 +243,13 @@ _TECHNIQUES = {
     "enough_warps": _fewer_warps,
     "early_end": _whole_loops,
     "tensor_cores": _ordinary_products,
-    "large_blocks": _smaller_blocks,
-    "many_pieces": _larger_pieces,
+    "large_blocks": smaller_blocks,
+    "many_pieces": larger_pieces,
+    "contiguous_lanes": lanes_across,
+    "axes_on_the_grid": axis_as_loop,
+    "products_of_tiles": outer_products,
+    "running_maximum": maximum_beforehand,
     "row_in_registers": read_again_for_each_reduction,
     "fused_trailing_work": split_trailing_work,
+    "fused_statistics": statistics_apart,
 }

@@ -18,7 +18,7 @@ _JOINED = {
 }
 
 
-class _Unfit(Exception):
+class Unfit(Exception):
     """The kernel is not of the form that can be taken apart."""
 
 
@@ -27,7 +27,7 @@ def read_again_for_each_reduction(reading):
     for kernel in reading.kernels.values():
         try:
             body = _in_pieces(kernel)
-        except _Unfit:
+        except Unfit:
             continue
         first, last = kernel.node.body[0], kernel.node.body[-1]
         begin, end = reading.lines_of(first)[0], reading.lines_of(last)[1]
@@ -40,12 +40,12 @@ def read_again_for_each_reduction(reading):
 
 
 def _in_pieces(kernel):
-    statements = _single_assignments(kernel)
-    index, block = _row_index(statements)
-    vectors = _vectors(statements, index)
-    reductions = [name for name, value in statements if name and _reduction(value)]
+    statements = single_assignments(kernel)
+    index, block = row_index(statements)
+    vectors = vectors_of(statements, index)
+    reductions = [name for name, value in statements if name and is_reduction(value)]
     if not reductions or not any(name is None for name, _ in statements):
-        raise _Unfit
+        raise Unfit
     lines = []
     for name, value in statements:
         if name in vectors or name == index:
@@ -55,7 +55,7 @@ def _in_pieces(kernel):
         elif name is not None:
             lines.append(f"{name} = {ast.unparse(value)}")
         elif names_in(value) & (vectors | {index}):
-            lines += _loop(index, block, _needed(names_in(value), statements, vectors))
+            lines += _loop(index, block, statements_for(names_in(value), statements, vectors))
             lines.append(f"    {ast.unparse(value)}")
         else:
             lines.append(ast.unparse(value))
@@ -65,7 +65,7 @@ def _in_pieces(kernel):
 def _accumulated(name, value, statements, vectors, index, block):
     kind, inner = last_name(value.func), value.args[0]
     acc = f"{name}_lanes"
-    needed = _needed(names_in(inner), statements, vectors)
+    needed = statements_for(names_in(inner), statements, vectors)
     return [
         f"{acc} = tl.full(({PIECE},), {_NEUTRAL[kind]}, tl.float32)",
         *_loop(index, block, needed),
@@ -82,37 +82,37 @@ def _loop(index, block, needed):
     ]
 
 
-def _needed(names, statements, vectors):
-    """The vector statements that some names rest on, in order."""
+def statements_for(names, statements, among, stop=()):
+    """The statements for names of `among` that some names rest on, in order; what those in `stop` rest on is not followed."""
     wanted, found = set(names), []
     for name, value in reversed(statements):
-        if name in wanted and name in vectors:
+        if name in wanted and name in among:
             found.append((name, value))
-            wanted |= names_in(value)
+            wanted |= set() if name in stop else names_in(value)
     return found[::-1]
 
 
-def _row_index(statements):
+def row_index(statements):
     """The name that runs along the row, and the length of its block."""
     found = [(name, value) for name, value in statements if name and is_call_of(value, "arange")]
     if len(found) != 1 or not isinstance(found[0][1].args[1], ast.Name):
-        raise _Unfit
+        raise Unfit
     return found[0][0], found[0][1].args[1].id
 
 
-def _vectors(statements, index):
+def vectors_of(statements, index):
     vectors = set()
     for name, value in statements:
-        if name and not _reduction(value) and names_in(value) & (vectors | {index}):
+        if name and not is_reduction(value) and names_in(value) & (vectors | {index}):
             vectors.add(name)
     return vectors - {index}
 
 
-def _reduction(value):
+def is_reduction(value):
     return is_call_of(value, *_NEUTRAL) and isinstance(value.func, ast.Attribute)
 
 
-def _single_assignments(kernel):
+def single_assignments(kernel):
     """(name, expression) for assignments, (None, call) for stores; each name assigned once, reductions apart."""
     result, versions, written = [], {}, Counter()
 
@@ -140,7 +140,7 @@ def _single_assignments(kernel):
         elif isinstance(node, ast.Expr) and is_call_of(node.value, "store"):
             add(None, node.value)
         elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
-            raise _Unfit
+            raise Unfit
     return result
 
 
@@ -151,7 +151,7 @@ def _parts(node):
     pair = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
     if pair and all(isinstance(name, ast.Name) for name in target.elts):
         return list(zip((name.id for name in target.elts), value.elts, strict=True))
-    raise _Unfit
+    raise Unfit
 
 
 class _Renamed(ast.NodeTransformer):
@@ -173,11 +173,11 @@ class _Hoisted(ast.NodeTransformer):
 
     def visit_Call(self, node):
         self.generic_visit(node)
-        if not _reduction(node):
+        if not is_reduction(node):
             return node
         axes = [k.value for k in node.keywords if k.arg == "axis"] or node.args[1:2]
         if not axes or getattr(axes[0], "value", None) != 0:
-            raise _Unfit
+            raise Unfit
         name = f"reduced_{self._number}_{len(self.found)}"
         self.found.append((name, node))
         return ast.Name(name, ast.Load())

@@ -18,7 +18,7 @@ def split_trailing_work(reading):
         cut = _cut(kernel)
         if cut is None or len(launches) != 1 or kernel.autotuned:
             continue
-        statement = _statement_of(reading, launches[0])
+        statement = statement_of(reading, launches[0])
         name = f"{kernel.name}_rest"
         if statement is None or name in reading.source:
             continue
@@ -138,7 +138,7 @@ def _kernels(reading, kernel, cut, name):
     return first, second + "".join([*kept, loaded, *text[cut.index :]])
 
 
-def _statement_of(reading, launch):
+def statement_of(reading, launch):
     return next(
         (
             node
