@@ -300,6 +300,14 @@ def test_an_input_that_is_always_the_same_is_warned_of(pool: LocalPool) -> None:
     assert found == [{"input": 1, "sets": 5}]
 
 
+def test_an_input_that_only_ends_up_in_another_one_matters(pool: LocalPool) -> None:
+    source = task_of("y[:4] = x[:4]\nreturn x[4:] * self.w").source + "\nINPLACE = True\n"
+
+    kinds = {warning.kind for warning in pool.inspect(task(source)).warnings}
+    assert "dead_input" not in kinds
+    assert "input_changed" in kinds
+
+
 @pytest.mark.parametrize(
     ("forward", "reason"),
     [

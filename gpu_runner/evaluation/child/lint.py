@@ -345,9 +345,20 @@ def _agree(arena: Arena, answer: Truth, truth: Truth) -> bool:
     """Whether this answer would be taken for right."""
     if structure.unlike_numbers(answer.tree, truth.tree, arena.tolerance_for(torch.float32)):
         return False
+    if arena.is_inplace and not _leaves_the_same(arena, answer, truth):
+        return False
     return all(
         compare.mismatch(got, expected) is None
         for got, expected in zip(answer.native, truth.outputs, strict=True)
+    )
+
+
+def _leaves_the_same(arena: Arena, answer: Truth, truth: Truth) -> bool:
+    """Whether the inputs that the reference changes hold the same after both calls."""
+    given = arena.composed(truth.composition)
+    return all(
+        compare.identical(before, wanted) or compare.identical(wanted, after)
+        for before, wanted, after in zip(given, truth.after, answer.after, strict=True)
     )
 
 
