@@ -1,4 +1,4 @@
-"""The command line: `python -m gpu_runner doctor | lint | evaluate | evolve | learn | work`, and those of `folders`.
+"""The command line: `python -m gpu_runner doctor | lint | evaluate | evolve | learn | bench | work`, and those of `folders`.
 
 Exit codes: 0 what was asked for holds (the candidate is correct, a correct best was found, all is well); 1 it does not; 2 wrong
 usage, an unusable task included; 3 the evaluator itself failed. With `--json` one JSON object goes to stdout and nothing else.
@@ -12,6 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from gpu_runner import folders, show
+from gpu_runner.bench import commands as bench_commands
 from gpu_runner.cli import (
     NO,
     OK,
@@ -44,6 +45,7 @@ app = typer.Typer(
     help="Judge, diagnose and evolve Triton kernels for a PyTorch task.",
 )
 folders.add_to(app)
+app.add_typer(bench_commands.app, name="bench")
 
 
 @app.command()

@@ -46,12 +46,19 @@ class Driver:
 
     Args:
         failed: told of an error that ends the driver's work on one run; the others go on.
+        slots_each: that one run may hold at the same time; None: all of them.
     """
 
     def __init__(
-        self, pool: Pool, failed: Failure, clock: Callable[[], float] = time.monotonic
+        self,
+        pool: Pool,
+        failed: Failure,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        slots_each: int | None = None,
     ) -> None:
-        self._pool = _Throttled(pool)
+        self._slots = pool.slots
+        self._pool = _Throttled(pool, min(pool.slots, slots_each or pool.slots))
         self._failed = failed
         self._clock = clock
         self._inbox: queue.SimpleQueue[Arrived] = queue.SimpleQueue()
@@ -158,6 +165,7 @@ class Driver:
             while True:
                 if arrived.slot_s is not None:
                     self._busy -= 1
+                    arrived.driven.busy -= 1
                     self._shares.charge(arrived.driven, arrived.slot_s)
                     last = arrived.driven
                 self._take(arrived)
@@ -197,22 +205,24 @@ class Driver:
 
     def _deal_slots(self, last: "Driven | None" = None) -> None:
         """Give free slots to the runs that have something for them."""
-        if self._busy >= self._pool.slots:
+        if self._busy >= self._slots:
             return
         # Serving one run makes no other hungry or full.
         hungry = [driven for driven in self.runs if self._is_hungry(driven)]
-        while hungry and self._busy < self._pool.slots:
+        while hungry and self._busy < self._slots:
             first = self._shares.in_order(hungry, last)[0]
             last = None
             job = self._guarded(first, first.course.slot_job)
             if job is not None:
                 self._busy += 1
+                first.busy += 1
                 self.start(first, job, holds_slot=True)
             if not self._is_hungry(first):
                 hungry.remove(first)
 
     def _is_hungry(self, driven: "Driven") -> bool:
-        return driven in self._runs and bool(self._guarded(driven, driven.hunger))
+        has_room = driven in self._runs and driven.busy < self._pool.slots
+        return has_room and bool(self._guarded(driven, driven.hunger))
 
 
 class Driven:
@@ -222,6 +232,7 @@ class Driven:
 
     def __init__(self, driver: Driver, ledger: Ledger) -> None:
         self.ledger = ledger
+        self.busy = 0
         self._driver = driver
 
     def hunger(self) -> bool:
@@ -235,17 +246,17 @@ class Driven:
 
 
 class _Throttled:
-    """A pool that starts at most as many other children at a time as it has slots, however many runs draft."""
+    """A pool as one run sees it, with its part of the slots.
 
-    def __init__(self, pool: Pool) -> None:
+    It starts at most as many other children at a time as the whole pool has slots, however many runs draft.
+    """
+
+    def __init__(self, pool: Pool, slots: int) -> None:
         self._pool = pool
+        self.slots = slots
         self._calls = threading.BoundedSemaphore(max(2, pool.slots))
         self.inspect: Callable[[TaskSpec], TaskReport] = pool.inspect
         self.evaluate = pool.evaluate
-
-    @property
-    def slots(self) -> int:
-        return self._pool.slots
 
     @property
     def device(self) -> Any:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+silent = Console(quiet=True)
 
 _COLOURS = {
     Severity.GATE: "bold red",
