@@ -1,10 +1,12 @@
 """Steps back from five experts' kernels: each takes one technique out of the text and nothing else."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
+from gpu_runner.core.starting_entries import Starting, read_all
 from gpu_runner.proposals.child.simplifications import simplifications
 
 EXPERTS = {
@@ -174,6 +176,22 @@ def test_fewer_programs_with_more_work_each() -> None:
     simpler = steps(EXPERTS["split_reduction"])["many_pieces", "piece_sum.PIECE"]
     assert "PIECE=16384" in simpler
     assert "triton.cdiv(R, 16384)" in simpler
+
+
+@pytest.mark.parametrize("starting", read_all(), ids=lambda starting: starting.slug)
+def test_every_kernel_of_the_library_is_read_and_each_step_is_another_source(
+    starting: Starting,
+) -> None:
+    for part in ("Before", "After"):
+        source = starting.text[part]
+        found = simplifications({"source": source})["steps"]
+        assert (
+            len(
+                {ast.dump(ast.parse(step["source"])) for step in found}
+                | {ast.dump(ast.parse(source))}
+            )
+            == len(found) + 1
+        )
 
 
 @pytest.mark.parametrize(

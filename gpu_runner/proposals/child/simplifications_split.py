@@ -57,6 +57,8 @@ def _cut(kernel):
         return None
     if (names_in(store.args[0]) | _mask_names(store)) & defined:
         return None
+    if not names_in(store.args[0]) & set(kernel.parameters):
+        return None
     return _Cut(index, next(iter(crossing)), store)
 
 
