@@ -27,7 +27,7 @@ def summary(report: Report, folder: Path) -> None:
             Text(where, "dim"),
         )
         for baseline in BASELINES:
-            if getattr(section.groups[0], baseline) is not None:
+            if baseline == "eager" or section.groups[0].torch_compile is not None:
                 out.print(_table(section.groups, baseline))
     out.print(Text(f"{folder / 'report.html'}"))
     if report.waiting:

@@ -33,7 +33,7 @@ class Watch:
         self._wanted = float(self._left)
         self._clock = clock
         self._began = clock()
-        self._begun_parts: dict[int, float] = {}
+        self._begun_parts: dict[str, float] = {}
         self._task = bar.add_task("", total=total, completed=done, end="")
 
     def row(self, row: Row) -> None:
@@ -61,7 +61,7 @@ class Watch:
 
     def _new_part(self, ledger: Ledger) -> float:
         part = _part(ledger)
-        return part - self._begun_parts.setdefault(id(ledger), part)
+        return part - self._begun_parts.setdefault(ledger.spec.task.key, part)
 
     def _end(self, done: float) -> str:
         left_s = remaining_s(done, self._wanted, self._clock() - self._began)
