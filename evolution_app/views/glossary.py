@@ -36,6 +36,7 @@ _MEANINGS: Final = {
     "predicted_gain": Meaning("predicted gain", "how many times as fast if this alone is mended"),
     "lost_us": Meaning("lost, us", "time of one call that mending it would save"),
     "modelled_us": Meaning("modelled, us", "modelled time of one call, all kernels together"),
+    "measured_us": Meaning("measured, us", "measured time of one call, all kernels together"),
     "launches": Meaning("launches", "kernels that one call starts"),
     "minimum_bytes": Meaning("least bytes", "what must be moved if every value is read and written once"),
     "dram_bytes": Meaning("DRAM bytes", "what is moved from and to the GPU's memory"),

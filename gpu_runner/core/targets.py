@@ -183,3 +183,9 @@ def target_named(name: str) -> Target:
         return TARGETS[name.lower()]
     except KeyError:
         raise ValueError(f"unknown target {name!r}; expected one of {', '.join(TARGETS)}") from None
+
+
+def target_titled(title: str) -> Target | None:
+    """The target of which a driver's name for a GPU speaks ("NVIDIA A100 80GB PCIe"); None if it is no known one."""
+    words = title.lower().split()
+    return next((target for target in TARGETS.values() if target.name in words), None)

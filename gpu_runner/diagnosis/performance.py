@@ -1,5 +1,6 @@
-"""Why a correct candidate is no faster: where its modelled time goes, and which one change would gain most.
+"""Why a correct candidate is no faster: where its time goes, and which one change would gain most.
 
+How the time is shared among kernels and bounds is modelled; on a GPU the whole of it is measured, and the parts fill it.
 The largest loss leads, with the ratio of times that its end would bring; `core.predictions` looks later whether it came.
 """
 
@@ -8,12 +9,13 @@ from typing import Final
 
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.findings import Finding, Location, Severity, Source
-from gpu_runner.core.verdicts import Stage
+from gpu_runner.core.verdicts import Fidelity, Stage
 from gpu_runner.diagnosis import losses
 from gpu_runner.diagnosis.losses import Loss
 from gpu_runner.diagnosis.profile import (
     Part,
     ceiling_of,
+    filling,
     kernels_of,
     least_bytes_of,
     parts_of,
@@ -34,7 +36,7 @@ MOST_HINTS: Final = 3
 
 def findings(evaluation: Evaluation) -> list[Finding]:
     """The bottleneck first, then what else would gain, then where the time goes; empty without a profile."""
-    parts = parts_of(evaluation.profile, "candidate")
+    parts = _parts(evaluation)
     found = [host] if (host := _host_bound(evaluation)) else []
     total = sum(part.us for part in parts)
     if total <= 0:
@@ -44,7 +46,15 @@ def findings(evaluation: Evaluation) -> list[Finding]:
     ranked = sorted(_losses(evaluation, parts), key=lambda loss: -loss.lost_us)
     named = [loss for loss in ranked if _is_worth_naming(loss, total)]
     found += [_finding(loss, total) for loss in named[:MOST_HINTS]]
-    return [*found, _summary(parts, total, is_all=not named)]
+    return [*found, _summary(parts, _total_name(evaluation), is_all=not named)]
+
+
+def _parts(evaluation: Evaluation) -> list[Part]:
+    parts = parts_of(evaluation.profile, "candidate")
+    timing = evaluation.candidate
+    if timing is None or evaluation.fidelity is not Fidelity.MEASURED:
+        return parts
+    return filling(parts, timing.device_us)
 
 
 def _losses(evaluation: Evaluation, parts: Sequence[Part]) -> Iterator[Loss]:
@@ -75,7 +85,7 @@ def _at_ceiling(evaluation: Evaluation, parts: Sequence[Part], total: float) -> 
         severity=Severity.NOTE,
         source=Source.INTERPRETER,
         title=f"at the memory's ceiling: {reached:.0%} of what a copy of the same bytes reaches; nothing is left to gain",
-        evidence={"least_bytes": least, "modelled_us": total, "reached": reached},
+        evidence={"least_bytes": least, _total_name(evaluation): total, "reached": reached},
         location=_place(max(parts, key=lambda part: part.us)),
     )
 
@@ -112,8 +122,13 @@ def _finding(loss: Loss, total: float) -> Finding:
     )
 
 
-def _summary(parts: Sequence[Part], total: float, *, is_all: bool) -> Finding:
-    """Where the modelled time goes: the largest part, and what bounds it."""
+def _total_name(evaluation: Evaluation) -> str:
+    return f"{evaluation.fidelity}_us"
+
+
+def _summary(parts: Sequence[Part], total_name: str, *, is_all: bool) -> Finding:
+    """Where the time goes: the largest part, and what bounds it."""
+    total = sum(part.us for part in parts)
     largest = max(parts, key=lambda part: part.us)
     bounds = {
         "dram": "the memory's bandwidth",
@@ -123,7 +138,7 @@ def _summary(parts: Sequence[Part], total: float, *, is_all: bool) -> Finding:
         "launch": "the launch itself",
     }
     what = bounds.get(largest.bound, largest.bound)
-    title = f"{largest.name} takes {largest.us / total:.0%} of the modelled time, bound by {what}"
+    title = f"{largest.name} takes {largest.us / total:.0%} of the {total_name.removesuffix('_us')} time, bound by {what}"
     if is_all:
         title += "; the diagnosis knows nothing that would gain much"
     return Finding(
@@ -133,7 +148,7 @@ def _summary(parts: Sequence[Part], total: float, *, is_all: bool) -> Finding:
         source=Source.INTERPRETER,
         title=title[:300],
         evidence={
-            "modelled_us": total,
+            total_name: total,
             "launches": len(parts),
             "dram_us": sum(part.dram_us for part in parts),
             "l2_us": sum(part.l2_us for part in parts),

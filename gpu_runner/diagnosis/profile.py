@@ -1,5 +1,6 @@
 """The facts of a profile that performance rules read: modelled parts of a call, compiled kernels. All of it claims."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -50,6 +51,9 @@ class Part(BaseModel):
         return self.dram_us >= max(self.dot_us, self.alu_us)
 
 
+_TIMES = tuple(name for name in Part.model_fields if name == "us" or name.endswith("_us"))
+
+
 class Kernel(BaseModel):
     """The facts of a compiled kernel that are read here."""
 
@@ -73,6 +77,18 @@ def parts_of(profile: dict[str, Any], player: str) -> list[Part]:
         return [Part.model_validate(one) for one in raw] if isinstance(raw, list) else []
     except ValidationError:
         return []
+
+
+def filling(parts: Sequence[Part], total_us: float) -> list[Part]:
+    """The same parts, all their times stretched or shrunk alike, so that together they take `total_us`."""
+    modelled_us = sum(part.us for part in parts)
+    if modelled_us <= 0:
+        return list(parts)
+    factor = total_us / modelled_us
+    return [
+        part.model_copy(update={name: getattr(part, name) * factor for name in _TIMES})
+        for part in parts
+    ]
 
 
 def kernels_of(profile: dict[str, Any]) -> dict[str, Kernel]:

@@ -8,7 +8,6 @@ import re
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -189,38 +188,44 @@ def _why_not(wanted: str, gpus: list[Gpu]) -> str:
 class DeviceLock:
     """Keeps others, in this process or another, off a device while its speed is measured.
 
-    Checking holds it shared, timing exclusive. Going from one to the other lets go in between, so
-    that two holders who both want to time cannot block each other.
+    Whoever works on the device holds it shared, whoever times exclusive, and neither while it works on the host alone. Going
+    from one to the other lets go in between, so that two holders who both want to time cannot block each other. Whoever
+    wants to time has priority: others start to work when nobody waits to time, so timings follow each other in a row
+    instead of each waiting for somebody's work to end.
 
     Args:
         name: of the device; None locks nothing.
     """
 
     def __init__(self, name: str | None) -> None:
-        self._fd = None if name is None else _lock_file(name)
-
-    @contextlib.contextmanager
-    def shared(self) -> Iterator[None]:
-        self._lock(fcntl.LOCK_SH)
-        try:
-            yield
-        finally:
-            self._lock(fcntl.LOCK_UN)
-
-    def to_exclusive(self) -> None:
-        """Wait until nobody else checks or times on this device."""
-        self._lock(fcntl.LOCK_EX)
+        self._device = None if name is None else _lock_file(name)
+        self._timings = None if name is None else _lock_file(f"{name}-timings")
 
     def to_shared(self) -> None:
-        self._lock(fcntl.LOCK_SH)
+        """Wait until nobody times on this device, or waits to."""
+        if self._device is not None and self._timings is not None:
+            self.release()
+            fcntl.flock(self._timings, fcntl.LOCK_EX)
+            fcntl.flock(self._device, fcntl.LOCK_SH)
+            fcntl.flock(self._timings, fcntl.LOCK_UN)
+
+    def to_exclusive(self) -> None:
+        """Wait until nobody else works or times on this device."""
+        if self._device is not None and self._timings is not None:
+            self.release()
+            fcntl.flock(self._timings, fcntl.LOCK_SH)
+            fcntl.flock(self._device, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        """Harmless where nothing is held."""
+        for fd in (self._device, self._timings):
+            if fd is not None:
+                fcntl.flock(fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-
-    def _lock(self, operation: int) -> None:
-        if self._fd is not None:
-            fcntl.flock(self._fd, operation)
+        for fd in (self._device, self._timings):
+            if fd is not None:
+                os.close(fd)
 
 
 def _lock_file(name: str) -> int:

@@ -170,8 +170,7 @@ class LocalPool:
         slot = self._take(task)
         try:
             self._warm()
-            with slot.lock.shared():
-                yield slot
+            yield slot
         except BaseException:
             slot.drop()
             raise

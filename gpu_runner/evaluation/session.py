@@ -5,9 +5,9 @@ The judge asks its owner for everything that it must not do itself:
 - `{"need": "player", "nursery": kind, "id": n, "role": ...}` → `{"player": n}` with one descriptor,
   the other end of that player's channel
 - `{"drop": n}` → `{"exit": n, "code", "signal", "oom", "output"}`
-- `{"need": "quiet"}` → `{"quiet": true}` once nobody else uses the device; until the next
+- `{"need": "quiet"}` → `{"quiet": true}` once nobody else uses the device; until `{"need": "company"}`, the next
   `{"stage": name}` or answer
-- `{"stage": name}`: for people who watch; nothing is sent back
+- `{"stage": name}`: for people who watch, and so that the device is held while it works; nothing is sent back
 - to `{"do": "open", ...}` and then `{"do": "lint"}` or `{"do": "evaluate", "source": ...}`:
   `{"report": ...}`, `{"invalid_task": {"reason", "line"}}`, `{"evaluation": ...}`: the answer;
   `{"failure": text}` or `{"device_lost": text}` where the judge itself cannot go on
@@ -37,6 +37,8 @@ from gpu_runner.evaluation.errors import (
 )
 
 PLAYERS_LIMIT: Final = 16
+ON_DEVICE: Final = frozenset({Stage.CORRECTNESS, Stage.GENUINENESS, Stage.TIMING})
+"""The stages in which a GPU works; in the others an evaluation is busy on the host alone."""
 
 OnStage = Callable[[Stage], None]
 M = TypeVar("M", bound=BaseModel)
@@ -67,11 +69,11 @@ class Session:
         self._lock = lock
         self._deadline_s = deadline_s
         self._players: dict[int, Child] = {}
-        self._is_quiet = False
         self._is_linted = False
 
     def open(self, options: dict[str, Any], on_stage: OnStage | None = None) -> TaskReport:
         """Have the judge run the task's reference. Raises InvalidTask, or RunnerError if we fail."""
+        self._lock.to_shared()
         question = {"do": "open", "task": self.task.model_dump(mode="json"), **options}
         answer = self._ask(question, on_stage)
         self.report = _checked(TaskReport, answer.get("report"))
@@ -80,6 +82,7 @@ class Session:
     def lint(self) -> TaskReport:
         """The report with all that makes the task unable to tell right from wrong; asked for once."""
         if not self._is_linted:
+            self._lock.to_shared()
             self.report = _checked(TaskReport, self._ask({"do": "lint"}, None).get("report"))
             self._is_linted = True
         return self.report
@@ -118,21 +121,23 @@ class Session:
         except ChildCrashed as error:
             raise ChildCrashed(f"the judge ended: {how_it_ended(self._judge)}") from error
         finally:
-            self._end_quiet()
+            self._lock.release()
 
     def _serve(self, message: dict[str, Any], on_stage: OnStage | None) -> bool:
         """Do what the judge asks for; False if the message is no request but an answer."""
         if "stage" in message:
-            self._end_quiet()
             stage = _stage(message["stage"])
+            self._hold(stage)
             if on_stage:
                 on_stage(stage)
         elif message.get("need") == "player":
             self._give_player(message)
         elif message.get("need") == "quiet":
             self._lock.to_exclusive()
-            self._is_quiet = True
             self._judge.channel.send({"quiet": True})
+        elif message.get("need") == "company":
+            self._lock.to_shared()
+            self._judge.channel.send({"quiet": False})
         elif "drop" in message:
             self._drop_player(message["drop"])
         else:
@@ -164,10 +169,12 @@ class Session:
             {**exit_, "reason": end.reason, "output": player.output()[-OUTPUT_CHARACTERS:]}
         )
 
-    def _end_quiet(self) -> None:
-        if self._is_quiet:
-            self._is_quiet = False
+    def _hold(self, stage: Stage) -> None:
+        """The device for the stages that work on it; nobody waits for those that do not."""
+        if stage in ON_DEVICE:
             self._lock.to_shared()
+        else:
+            self._lock.release()
 
 
 def printable(content: Any) -> Any:

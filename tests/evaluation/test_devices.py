@@ -110,8 +110,9 @@ def test_the_drivers_text_is_read_where_its_tool_is_missing() -> None:
 
 def test_nothing_is_locked_where_nothing_is_measured() -> None:
     lock = DeviceLock(None)
-    with lock.shared():
-        lock.to_exclusive()
+    lock.to_shared()
+    lock.to_exclusive()
+    lock.release()
     lock.close()
 
 
@@ -132,14 +133,14 @@ def test_checking_is_shared_and_timing_exclusive(lock_name: str) -> None:
     granted = threading.Event()
 
     def time_it() -> None:
-        with timer.shared():
-            timer.to_exclusive()
-            granted.set()
+        timer.to_exclusive()
+        granted.set()
 
-    with checker.shared():
-        thread = threading.Thread(target=time_it)
-        thread.start()
-        assert not granted.wait(0.2)
+    checker.to_shared()
+    thread = threading.Thread(target=time_it)
+    thread.start()
+    assert not granted.wait(0.2)
+    checker.release()
     assert granted.wait(5)
     thread.join()
     checker.close()
@@ -152,13 +153,13 @@ def test_two_that_both_want_to_time_do_not_block_each_other(lock_name: str) -> N
     turns: list[str] = []
 
     def work(lock: DeviceLock) -> None:
-        with lock.shared():
-            both_check.wait(5)
-            lock.to_exclusive()
-            turns.append("in")
-            time.sleep(0.05)
-            turns.append("out")
-            lock.to_shared()
+        lock.to_shared()
+        both_check.wait(5)
+        lock.to_exclusive()
+        turns.append("in")
+        time.sleep(0.05)
+        turns.append("out")
+        lock.release()
 
     threads = [threading.Thread(target=work, args=(lock,)) for lock in locks]
     for thread in threads:
@@ -173,10 +174,9 @@ def test_two_that_both_want_to_time_do_not_block_each_other(lock_name: str) -> N
 def _hold(name: str, folder: str, held: "multiprocessing.synchronize.Event") -> None:
     devices.tempfile.tempdir = folder
     lock = DeviceLock(name)
-    with lock.shared():
-        lock.to_exclusive()
-        held.set()
-        time.sleep(60)
+    lock.to_exclusive()
+    held.set()
+    time.sleep(60)
 
 
 def test_a_lock_ends_with_the_process_that_holds_it(lock_name: str, tmp_path: Path) -> None:
@@ -188,9 +188,30 @@ def test_a_lock_ends_with_the_process_that_holds_it(lock_name: str, tmp_path: Pa
     holder.kill()
     holder.join()
     lock = DeviceLock(lock_name)
-    with lock.shared():
-        lock.to_exclusive()
+    lock.to_exclusive()
     lock.close()
+
+
+def test_a_stream_of_work_does_not_keep_a_timing_waiting(lock_name: str) -> None:
+    timer, workers = DeviceLock(lock_name), [DeviceLock(lock_name) for _ in range(3)]
+    is_over = threading.Event()
+
+    def work(lock: DeviceLock) -> None:
+        while not is_over.is_set():
+            lock.to_shared()
+            time.sleep(0.02)
+
+    threads = [threading.Thread(target=work, args=(lock,), daemon=True) for lock in workers]
+    for thread in threads:
+        thread.start()
+    granted = threading.Event()
+    waiting = threading.Thread(target=lambda: (timer.to_exclusive(), granted.set()), daemon=True)
+    waiting.start()
+    assert granted.wait(2)
+    timer.release()
+    is_over.set()
+    for lock in workers:
+        lock.release()
 
 
 @pytest.mark.parametrize(

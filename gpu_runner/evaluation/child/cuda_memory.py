@@ -108,6 +108,10 @@ class CudaMemory:
             -1, nbytes, self._map(handle, size, writable=writable), size, handle, self.device
         )
 
+    def free_share(self) -> float:
+        free, total = torch.cuda.mem_get_info(self.device)
+        return float(free / total)
+
     def _properties(self) -> Any:
         properties = driver.CUmemAllocationProp()
         properties.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED

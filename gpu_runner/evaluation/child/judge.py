@@ -8,8 +8,8 @@ import os
 import random
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -28,7 +28,7 @@ from gpu_runner.core.evaluation import (
 )
 from gpu_runner.core.findings import Finding, Severity, Source
 from gpu_runner.core.source import without_mark
-from gpu_runner.core.targets import TARGETS
+from gpu_runner.core.targets import TARGETS, Target, target_titled
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Fidelity, Stage, State, Verdict, VerifiedAt
@@ -50,7 +50,7 @@ from gpu_runner.evaluation.child.failures import Stop
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost, PoolLink
 from gpu_runner.evaluation.child.memory import Memory, open_memory
 from gpu_runner.evaluation.child.trials import Contestant
-from gpu_runner.evaluation.errors import ChildCrashed, InvalidTask, RunnerError
+from gpu_runner.evaluation.errors import ChildCrashed, DeviceLost, InvalidTask, RunnerError
 from gpu_runner.evaluation.protocol import Failed, Load, Loaded, Model, Modelled
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 WHOLE_S: Final = 120.0
 """For one call at full size on the interpreter; `gates.can_be_interpreted_whole` keeps it far below."""
+CROWDED: Final = 0.25
+"""Share of the device's memory; with less of it free once a player is gone, others may be why it failed."""
 GROWN: Final = 3
 """Probes of one full size each; each keeps a player."""
 
@@ -128,6 +130,7 @@ class OpenTask:
         self.company: Company | None = None
         self.probe_values: dict[str, int] = {}
         self.modelled: Modelled | None = None
+        self._reference_call: Modelled | None = None
         self._model_failure = ""
         self._is_model_awaited = False
         self.only_gpu: Finding | None = None
@@ -140,11 +143,20 @@ class OpenTask:
     def is_cpu(self) -> bool:
         return self._memory.device.type == "cpu"
 
+    @property
+    def target(self) -> Target | None:
+        """The GPU that times are modelled for: the one at work, or without one the task's; None if nothing is known of it."""
+        return TARGETS[self.spec.target] if self.is_cpu else target_titled(self.device_name)
+
     # Opening
 
     def _open(self) -> None:
         if not self.is_cpu:
-            self.full = self._arena(self.spec.source, self._memory, "cuda")
+            try:
+                self.full = self._arena(self.spec.source, self._memory, "cuda")
+            except InvalidTask:
+                self.complain_of_crowd()
+                raise
             self.modelled = gates.places_of(self.full)
             self._open_probe(None)
             return
@@ -193,7 +205,9 @@ class OpenTask:
         if isinstance(answer, Failed):
             self._model_failure = f"{answer.error}: {answer.message}"[:500]
         else:
-            self.modelled = answer
+            self._reference_call = answer
+            if self.is_cpu:
+                self.modelled = answer
 
     def _open_probe(self, link: PlayerLink | None) -> None:
         """The first of the proposed smaller tasks whose reference runs.
@@ -221,26 +235,25 @@ class OpenTask:
 
     def _takes_too_long(self, link: PlayerLink | None) -> bool:
         """Whether the full size, which nothing makes smaller, is too large to be interpreted: the task is for a GPU only."""
-        if link is None:
-            operations = self._operations_beside_gpu()
-        else:
+        if link is not None:
             self._finish_model(link)
-            operations = self.modelled.operations if self.modelled is not None else ()
-        seconds = interpreting_cost.trials_s(operations)
+        call = self.reference_call()
+        seconds = interpreting_cost.trials_s(call.operations if call is not None else ())
         if seconds <= interpreting_cost.LIMIT_S:
             return False
         self.only_gpu = lint.gpu_only(seconds, interpreting_cost.LIMIT_S)
         return True
 
-    def _operations_beside_gpu(self) -> tuple[dict[str, Any], ...]:
-        full, link = self.modelled, self._pool.player("interpreter", "reference")
-        try:
-            self._start_model(link)
-            self._finish_model(link)
-            return self.modelled.operations if self.modelled is not None else ()
-        finally:
-            link.close()
-            self.modelled = full
+    def reference_call(self) -> Modelled | None:
+        """What the reference asks of torch at full size; beside a GPU that is found out when first asked for."""
+        if self._reference_call is None and not self.is_cpu and not self._model_failure:
+            link = self._pool.player("interpreter", "reference")
+            try:
+                self._start_model(link)
+                self._finish_model(link)
+            finally:
+                link.close()
+        return self._reference_call
 
     def _report(self) -> TaskReport:
         """What every evaluation needs to know; `linted` adds the rest."""
@@ -269,13 +282,14 @@ class OpenTask:
         return self.report.model_copy(update={"warnings": tuple(found)})
 
     def _reference_time(self, arena: Arena) -> lint.Modelled | None:
-        if self.modelled is None or not self.modelled.operations:
+        call = self.reference_call()
+        if call is None or not call.operations:
             return None
         target = TARGETS[self.spec.target]
-        reference = gates.modelled(self.modelled, [], target, arena)
+        reference = gates.modelled(call, [], target, arena)
         if reference is None:
             return None
-        moving_s = gates.least_bytes(self.modelled) / (target.bandwidth * target.copy_fraction)
+        moving_s = gates.least_bytes(call) / (target.bandwidth * target.copy_fraction)
         computing_us = sum(max(part.dot_us, part.alu_us) for part in reference.parts)
         least_us = max(moving_s * 1e6, computing_us) + target.launch_us
         return lint.Modelled(reference_us=reference.us, least_us=least_us)
@@ -291,8 +305,27 @@ class OpenTask:
     def new_player(self, nursery: Any, role: str = "candidate") -> PlayerLink:
         return self._pool.player(nursery, role)
 
+    def complain_of_crowd(self) -> None:
+        """Raises DeviceLost where others hold most of the device's memory: what has failed may work without them."""
+        free = self._memory.free_share()
+        if free < CROWDED:
+            raise DeviceLost(
+                f"only {free:.0%} of the memory of {self.device_name} is free; use fewer slots"
+            )
+
     def stage(self, stage: Stage) -> None:
         self._pool.stage(stage.value)
+
+    @contextmanager
+    def alone(self, seconds: Callable[[str], AbstractContextManager[None]]) -> Iterator[None]:
+        """The device for this task alone; `seconds` are those of its steps "wait" and "hold"."""
+        with seconds("wait"):
+            self._pool.quiet()
+        try:
+            with seconds("hold"):
+                yield
+        finally:
+            self._pool.company()
 
     def user_baseline(self) -> gates.FullSizeCall | None:
         """The user's own kernel at full size, asked for once; None where there is none or it fails."""
@@ -343,6 +376,7 @@ class _Run:
         self.task = task
         self.source = source
         self.stages: dict[Stage, float] = {}
+        self.seconds: dict[str, float] = {}
         self.notes: list[Finding] = []
         self.profile: dict[str, Any] = {}
         self.timing: Timing | None = None
@@ -389,7 +423,7 @@ class _Run:
         try:
             self._genuine(contestant)
             with self._stage(Stage.TIMING):
-                self._model(contestant)
+                self._publish_model()
         finally:
             contestant.close()
         self.verified_at = VerifiedAt.PROBE if self.task.probe_values else VerifiedAt.FULL
@@ -610,28 +644,36 @@ class _Run:
             contestant.close()
         return None
 
-    def _model(self, contestant: Contestant) -> None:
-        """Modelled speed of the candidate and of the reference's operations, on the named target."""
-        task_model, own = self.task.modelled, self._full_size_call
-        if task_model is None or own is None:
+    def _publish_model(self) -> None:
+        """The modelled speed as the result, where nothing can be measured."""
+        modelled = self._model()
+        if modelled is None:
             return
-        target = TARGETS[self.task.spec.target]
+        candidate_us, eager_us = modelled
+        self.timing = Timing(device_us=candidate_us, call_us=None, n=0)
+        self.baselines = Baselines(eager=Timing(device_us=eager_us, n=0))
+        self.speedup = Speedup(eager=Ratio(ratio=eager_us / candidate_us))
+        self._model_user(candidate_us)
+
+    def _model(self) -> tuple[float, float] | None:
+        """Modelled microseconds of the candidate and of the reference; the profile has their parts."""
+        task_model, own = self.task.reference_call(), self._full_size_call
+        target = self.task.target
+        if task_model is None or own is None or target is None:
+            return None
         kernels = self.compilation.kernels if self.compilation is not None else []
         arena = self._policy_arena()
         reference = gates.modelled(task_model, [], target, arena)
         candidate = gates.modelled(own, kernels, target, arena)
         if reference is None or candidate is None:
-            return
-        self.timing = Timing(device_us=candidate.us, call_us=None, n=0)
-        self.baselines = Baselines(eager=Timing(device_us=reference.us, n=0))
-        self.speedup = Speedup(eager=Ratio(ratio=reference.us / candidate.us))
-        self._model_user(candidate.us)
+            return None
         self.profile = {
             "candidate": candidate.as_json(),
             "eager": reference.as_json(),
             "kernels": [gates.facts_of(kernel) for kernel in kernels],
             "least_bytes": gates.least_bytes(task_model),
         }
+        return candidate.us, reference.us
 
     def _model_user(self, candidate_us: float) -> None:
         call = self.task.user_baseline()
@@ -650,14 +692,29 @@ class _Run:
     def _on_cuda(self) -> None:
         arena = self.task.full
         assert arena is not None
-        if self.task.probe is not None:
-            self._probe_beside_gpu(self.task.probe)
+        beside = self._probe_beside_gpu(self.task.probe) if self.task.probe is not None else None
+        try:
+            self._correct_on_gpu(arena)
+            self._measure(arena)
+        except Stop as stop:
+            if stop.verdict is Verdict.OUT_OF_MEMORY or stop.finding.kind in ("exit", "crash"):
+                self.task.complain_of_crowd()
+            raise
+        else:
+            if beside is not None:
+                self._profile(beside)
+        finally:
+            if beside is not None:
+                beside.close()
+
+    def _correct_on_gpu(self, arena: Arena) -> None:
         contestant = Contestant(self.task.new_player("cuda"), arena, Stage.CORRECTNESS)
         try:
-            with self._stage(Stage.CORRECTNESS):
-                arena.reset()
+            with self._stage(Stage.LOAD):
                 trials.load(contestant, self.source)
                 trials.construct(contestant)
+            with self._stage(Stage.CORRECTNESS):
+                arena.reset()
                 trials.trials(contestant)
             self.verified_at = VerifiedAt.FULL
             self.notes += contestant.notes
@@ -673,25 +730,37 @@ class _Run:
             raise
         finally:
             contestant.close()
-        self._measure(arena)
 
-    def _probe_beside_gpu(self, arena: Arena) -> None:
-        """Memory safety on the interpreter; what that cannot judge is left to the GPU."""
+    def _probe_beside_gpu(self, arena: Arena) -> Contestant | None:
+        """Memory safety on the interpreter, whose player stays; None where it cannot judge and the GPU has to."""
         try:
-            contestant = self._probe(arena)
+            return self._probe(arena)
         except Stop as stop:
             if stop.verdict is None:
                 self.notes.append(stop.finding)
-                return
+                return None
             raise
-        contestant.close()
+
+    def _profile(self, beside: Contestant) -> None:
+        """Where the measured time goes, by the model; a candidate that cannot be modelled has none."""
+        with self._stage(Stage.PROFILE), suppress(Stop):
+            self._modelled_call(beside)
+            self._model()
 
     def _measure(self, arena: Arena) -> None:
         from gpu_runner.evaluation.child import measuring
 
-        with self._stage(Stage.TIMING):
-            self.task._pool.quiet()
-            measured = measuring.measure(self.task, arena, self.source, self.notes)
+        contestant = Contestant(self.task.new_player("cuda"), arena, Stage.TIMING)
+        try:
+            with self._stage(Stage.LOAD):
+                company = measuring.gather(self.task, arena, self.seconds)
+                trials.load(contestant, self.source)
+            with self._stage(Stage.TIMING):
+                measured = measuring.measure(
+                    self.task, company, contestant, self.notes, self.seconds
+                )
+        finally:
+            contestant.close()
         self.timing, self.baselines, self.speedup = measured
 
     # The result
@@ -726,8 +795,9 @@ class _Run:
             "evaluator": EVALUATOR_VERSION,
             "torch": torch.__version__,
             "triton": triton.__version__,
-            "target": self.task.spec.target if self.task.is_cpu else None,
+            "target": self.task.target.name if self.task.target is not None else None,
             "probe": self.task.probe_values,
+            "timing_s": self.seconds,
         }
 
 

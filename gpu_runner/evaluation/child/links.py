@@ -94,8 +94,13 @@ class PoolLink:
         )
 
     def quiet(self) -> None:
-        """Wait until nobody else uses the device; until the next stage."""
+        """Wait until nobody else uses the device; until `company` or the next stage."""
         self.channel.send({"need": "quiet"})
+        self.channel.receive(POOL_TIMEOUT_S * 10)
+
+    def company(self) -> None:
+        """Share the device again."""
+        self.channel.send({"need": "company"})
         self.channel.receive(POOL_TIMEOUT_S * 10)
 
     def stage(self, name: str) -> None:

@@ -6,8 +6,10 @@ compared with the reference afterwards.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median, quantiles
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -139,7 +141,10 @@ class TimedPlayer:
     def _lost(self, lost: PlayerLost, step: str) -> Exception:
         if self.is_candidate:
             return failures.why_lost(lost, Stage.TIMING, step)
-        return DeviceLost(f"the player of {self.name} was lost while timing: {lost.detail}")
+        end = lost.link.close().in_words
+        return DeviceLost(
+            f"the player of {self.name} was lost while timing: {lost.detail}; it {end}"
+        )
 
 
 @dataclass
@@ -150,6 +155,8 @@ class Company:
     others: list[TimedPlayer]
     idle: TimedPlayer
     remarks: list[Finding]
+    known_us: float = 0.0
+    """What eager took per call when it was last timed."""
 
     @property
     def everybody(self) -> list[TimedPlayer]:
@@ -161,19 +168,32 @@ class Company:
 
 
 def measure(
-    task: "OpenTask", arena: Arena, source: str, notes: list[Finding]
+    task: "OpenTask",
+    company: Company,
+    contestant: Contestant,
+    notes: list[Finding],
+    seconds: dict[str, float],
 ) -> tuple[Timing, Baselines, Speedup]:
-    """Time the candidate against every baseline of the task. Raises Stop where it fails or lies."""
+    """Time the candidate against every baseline of the task. Raises Stop where it fails or lies.
+
+    The device is held alone only while samples are taken: by then everybody has compiled.
+
+    Args:
+        contestant: a fresh player that has loaded the candidate, and nothing else.
+        seconds: gets the time of each step: seat, wait, hold, check.
+    """
+    clock, arena = partial(_timed, seconds), contestant.arena
     rng = random.Random(task.rng.randrange(1 << 60))
-    candidate = TimedPlayer("candidate", _candidate(task, arena, source), arena, rng, True)
+    with clock("seat"):
+        _seat(contestant)
+        candidate = TimedPlayer("candidate", contestant.link, arena, rng, True)
     try:
-        company = task.company = task.company or _gather(task, arena, rng)
-        samples = _samples(company, candidate, rng)
+        with task.alone(clock):
+            samples = _samples(company, candidate, rng)
         found = [] if candidate.link.exit else _accusations(candidate)
     except DeviceLost:
-        if task.company is not None:
-            task.company.close()
-            task.company = None
+        company.close()
+        task.company = None
         raise
     finally:
         candidate.close()
@@ -184,7 +204,8 @@ def measure(
         raise _forgery(own)
     if own.is_doubted:
         own = samples["candidate"] = own.by_the_judge()
-    _check_kept(arena, candidate.kept)
+    with clock("check"):
+        _check_kept(arena, candidate.kept)
     times = {name: _timing(s) for name, s in samples.items()}
     ratios = {
         name: ratio_interval(s.blocks_us, own.blocks_us)
@@ -195,22 +216,37 @@ def measure(
     return times["candidate"], _by_name(Baselines, times), _by_name(Speedup, ratios)
 
 
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    started = perf_counter()
+    try:
+        yield
+    finally:
+        seconds[step] = round(perf_counter() - started, 4)
+
+
 def _samples(
     company: Company, candidate: TimedPlayer, rng: random.Random
 ) -> dict[str, timing.Samples]:
     """Taken a second time before anybody is called a liar: a busy host is no forgery."""
     players = [company.eager, candidate, *company.others]
-    samples = timing.measure(players, company.idle, rng)
+    samples = timing.measure(players, company.idle, rng, known_us=company.known_us)
     if samples["candidate"].is_doubted:
         samples = timing.measure(players, company.idle, rng)
+    company.known_us = samples[company.eager.name].claimed_us
     return samples
 
 
-def _gather(task: "OpenTask", arena: Arena, rng: random.Random) -> Company:
-    remarks: list[Finding] = []
-    eager, *others = _baselines(task, arena, rng, remarks)
-    idle = TimedPlayer("idle", _seated(task, arena, _IDLE, "idle"), arena, rng)
-    return Company(eager, others, idle, remarks)
+def gather(task: "OpenTask", arena: Arena, seconds: dict[str, float]) -> Company:
+    """Whom the candidates of this task are timed against, ready and compiled; once a task, which takes `seconds`."""
+    if task.company is None:
+        with _timed(seconds, "gather"):
+            rng = random.Random(task.rng.randrange(1 << 60))
+            remarks: list[Finding] = []
+            eager, *others = _baselines(task, arena, rng, remarks)
+            idle = TimedPlayer("idle", _seated(task, arena, _IDLE, "idle"), arena, rng)
+            task.company = Company(eager, others, idle, remarks)
+    return task.company
 
 
 _IDLE = "import torch\n"
@@ -220,17 +256,19 @@ def _by_name(kind: Any, values: dict[str, Any]) -> Any:
     return kind(**{n: values[n] for n in ("eager", "torch_compile", "user") if n in values})
 
 
-def _candidate(task: "OpenTask", arena: Arena, source: str) -> PlayerLink:
-    contestant = Contestant(task.new_player("cuda"), arena, Stage.TIMING)
-    trials.load(contestant, source)
+def _seat(contestant: Contestant) -> None:
+    """Built, compiled and right once more; the rooms of its outputs are no longer needed then."""
     trials.construct(contestant)
     ran, truth, outputs = trials.call(
-        contestant, arena.mixer.next(), timeout_s=trials.first_call_s(contestant), watched=False
+        contestant,
+        contestant.arena.mixer.next(),
+        timeout_s=trials.first_call_s(contestant),
+        watched=False,
     )
     trials.check_values(contestant, ran, truth, outputs)
     for lent in contestant.rooms.values():
         lent.close()
-    return contestant.link
+    contestant.rooms.clear()
 
 
 def _accusations(player: TimedPlayer) -> list[Finding]:
