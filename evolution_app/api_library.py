@@ -58,7 +58,11 @@ def import_entries(request: HttpRequest, dry_run: bool = False) -> dict[str, Any
     body = request.read(MAX_IMPORT_BYTES + 1)
     if len(body) > MAX_IMPORT_BYTES:
         raise services.Refused(f"at most {MAX_IMPORT_BYTES // 2**20} MiB at once")
-    text = body.decode("utf-8", "replace")
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = body[: error.start].count(b"\n") + 1
+        raise services.Refused(f"line {line} is not UTF-8 text") from error
     act = services.plan_import if dry_run else services.import_lines
     reports = act(by=person(request), text=text)
     usable = all(report.outcome is not Outcome.UNUSABLE for report in reports)

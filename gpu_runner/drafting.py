@@ -195,7 +195,7 @@ class Drafter:
             lens=" ".join([strategy.lens, *strategy.words]),
             triton=TRITON,
         )
-        return experience.show(library.retrieve(query), rng)
+        return experience.show(library.retrieve(query, experience.FOUND), rng)
 
     def _demonstrations(self) -> list[Draft]:
         if self._shelf is None:

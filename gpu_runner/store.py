@@ -19,6 +19,7 @@ from django.utils import timezone
 
 import gpu_runner
 from evolution_app import recording
+from evolution_app.library_worth import measured_standings
 from evolution_app.models import Evaluation, ExperienceEntry, Run, Runner, RunNote, Steering
 from evolution_app.models.runs import LEASE, MAX_LOST_CLAIMS
 from gpu_runner.core.candidate import Candidate, Proposal
@@ -260,19 +261,19 @@ def _is_hopeless(run_id: int) -> bool:
 
 
 def library_for(run_id: int) -> list[Entry]:
-    """The approved entries that the run's starter may see."""
+    """The entries in use that the run's starter may see."""
     run = Run.objects.select_related("started_by").get(pk=run_id)
-    entries = ExperienceEntry.objects.approved().visible_to(run.started_by)
+    entries = ExperienceEntry.objects.in_use().visible_to(run.started_by)
     return [entry.as_core() for entry in entries.select_related("approved", "current")]
 
 
 def shelf_for(run_id: int) -> Shelf:
-    """The same as it changes: what is approved, edited or retired while the run goes on is seen by its next proposal."""
-    return Shelf(lambda: library_for(run_id), _library_revision)
+    """The same as it changes: what is approved, edited, retired or measured while the run goes on counts at its next proposal."""
+    return Shelf(lambda: library_for(run_id), _library_revision, measured_standings)
 
 
 def _library_revision() -> tuple[Any, ...]:
-    entries = ExperienceEntry.objects.approved()
+    entries = ExperienceEntry.objects.in_use()
     return tuple(entries.aggregate(Count("id"), Max("changed_at")).values())
 
 

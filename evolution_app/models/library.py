@@ -16,6 +16,7 @@ from evolution_app.models.runs import Run
 from evolution_app.models.tasks import Task, Visibility, visible_task
 from gpu_runner.core import entries as core_entries
 from gpu_runner.core.entries import EntryContent, EntryKind, EntryState
+from gpu_runner.core.entry_states import IN_USE
 from gpu_runner.core.verdicts import Fidelity
 
 
@@ -32,8 +33,9 @@ class ExperienceEntryQuerySet(models.QuerySet["ExperienceEntry"]):
             condition |= Q(visibility=Visibility.SHARED)
         return self.filter(condition)
 
-    def approved(self) -> Self:
-        return self.filter(state=EntryState.APPROVED)
+    def in_use(self) -> Self:
+        """What runs are shown: approved by an expert, or checked by execution and not confirmed yet."""
+        return self.filter(state__in=IN_USE)
 
     def with_support(self) -> Self:
         """Adds `is_supported`: whether executed evidence shows a gain, as `Evidence.supports` says for one row."""
@@ -50,7 +52,8 @@ def new_uid() -> str:
 
 
 class ExperienceEntry(models.Model):
-    """A lesson reused across tasks. What it says is in its versions; `approved` is the one that retrieval may use.
+    """A lesson reused across tasks. What it says is in its versions; `approved` is the one that retrieval may use: that an
+    expert approved, or, in the state `checked`, the one that was executed and that nobody has confirmed yet.
 
     `nominated_by` None: distilled by the system. `visibility` empty: exactly as visible as its task.
     """
@@ -108,7 +111,8 @@ class ExperienceEntry(models.Model):
             ),
             models.CheckConstraint(
                 name="entry_approved_has_version",
-                condition=~Q(state=EntryState.APPROVED.value) | Q(approved__isnull=False),
+                condition=~Q(state__in=sorted(state.value for state in IN_USE))
+                | Q(approved__isnull=False),
             ),
             models.CheckConstraint(
                 name="entry_merged_is_retired",
@@ -147,8 +151,10 @@ class ExperienceEntry(models.Model):
         return self.claimed_by if is_held else None
 
     def has_evidence(self) -> bool:
-        """Whether executed evidence supports it: see `Evidence.supports`."""
-        return any(evidence.supports for evidence in self.evidence.all())
+        """Whether execution supports its newest version: a gain (see `Evidence.supports`), or a failure that it mended."""
+        is_verified = self.state == EntryState.VERIFIED
+        is_checked = self.state == EntryState.CHECKED and self.approved_id == self.current_id
+        return is_verified or is_checked or any(e.supports for e in self.evidence.all())
 
 
 class EntryVersion(AppendOnly):

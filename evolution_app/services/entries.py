@@ -107,7 +107,7 @@ def fresh(entry: ExperienceEntry, version: int) -> ExperienceEntry:
 def edit_entry(
     *, entry: ExperienceEntry, by: User, version: int, content: EntryContent, note: str = ""
 ) -> EntryVersion:
-    """Add a version; `version` is the number of the one that was edited. An approved version stays approved beside it."""
+    """Add a version; `version` is the number of the one that was edited. A version in use stays so beside it."""
     if not permissions.may_edit_entry(by, entry):
         raise NotAllowed(
             "experts edit entries; you may edit what you nominated until it is approved"

@@ -11,8 +11,10 @@ from evolution_app.services.entries import add_version
 from evolution_app.services.errors import NotAllowed
 from gpu_runner.core.entries import Entry, EntryContent, EntryState
 from gpu_runner.core.entry_lines import LineReport, Outcome, planned
+from gpu_runner.core.entry_states import IN_USE, Actor, Decision, next_state
 
 MAX_IMPORT_BYTES = 16 * 1024 * 1024
+_DISPROVED = "what it claims did not show when it was run"
 _HIDDEN = "this uid is taken; give the entry another one"
 
 
@@ -73,6 +75,18 @@ def load_starting_entries(*, entries: Iterable[Entry]) -> int:
     return sum(_load(entry, present.get(entry.id)) for entry in entries)
 
 
+def _state_shipped(shipped: Entry) -> EntryState:
+    """Where the record of running it leads; no more than execution can say, since nobody has decided on it here."""
+    decision = {
+        EntryState.CHECKED: Decision.ADMIT,
+        EntryState.NOMINATED: Decision.SUBMIT,
+        EntryState.REJECTED: Decision.DISPROVE,
+    }.get(shipped.state)
+    if decision is None:
+        return EntryState.DRAFT
+    return next_state(EntryState.DRAFT, decision, Actor.SYSTEM, reason=_DISPROVED)
+
+
 def _was_touched(entry: ExperienceEntry) -> bool:
     return entry.reviews.exists() or entry.versions.exclude(author=None).exists()
 
@@ -85,8 +99,8 @@ def _load(shipped: Entry, entry: ExperienceEntry | None) -> bool:
     elif entry.content == shipped.content or _was_touched(entry):
         return False
     version = add_version(entry, shipped.content, None, note="comes with the project")
-    entry.state = shipped.state
-    entry.approved = version if shipped.state is EntryState.APPROVED else None
+    entry.state = _state_shipped(shipped)
+    entry.approved = version if entry.state in IN_USE else None
     entry.save(update_fields=["state", "approved", "changed_at"])
     for effect in shipped.content.effects:
         Evidence.objects.create(
@@ -99,5 +113,8 @@ def _load(shipped: Entry, entry: ExperienceEntry | None) -> bool:
             low=effect.low,
             high=effect.high,
         )
-    AuditEvent.objects.log(actor=None, verb="entry.loaded", target=entry, after=entry.state)
+    why = _DISPROVED if entry.state is EntryState.REJECTED else ""
+    AuditEvent.objects.log(
+        actor=None, verb="entry.loaded", target=entry, after=entry.state, why=why
+    )
     return True

@@ -50,6 +50,7 @@ _ENTRY_STATES = {
     "draft": ("brackets", "", "draft"),
     "nominated": ("queue", "live", "nominated"),
     "verified": ("gauge", "live", "verified"),
+    "checked": ("gauge", "warn", "checked, unconfirmed"),
     "approved": ("check", "good", "approved"),
     "rejected": ("cross", "bad", "rejected"),
     "retired": ("flag", "warn", "retired"),

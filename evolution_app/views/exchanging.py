@@ -16,6 +16,8 @@ from gpu_runner.core.entries import EntryState
 from gpu_runner.core.entry_lines import LineReport, Outcome
 
 MAX_IN_FORM = 250_000
+SHOWN = 1000
+"""Lines of a report; those that cannot be used come first."""
 
 
 @signed_in
@@ -44,7 +46,8 @@ def import_page(request: HttpRequest) -> HttpResponse:
         # A form holds less than a file: of a large one, the page asks again.
         "text": "" if is_done or len(text) > MAX_IN_FORM else text,
         "problem": problem,
-        "reports": reports[:1000],
+        "reports": sorted(reports, key=_is_usable)[:SHOWN],
+        "left_out": max(0, len(reports) - SHOWN),
         "counts": dict(Counter(report.outcome.value for report in reports)),
         "may_import": bool(reports) and not _unusable(reports) and not is_done,
         "is_done": is_done,
@@ -55,7 +58,11 @@ def import_page(request: HttpRequest) -> HttpResponse:
 
 
 def _unusable(reports: list[LineReport]) -> bool:
-    return any(report.outcome is Outcome.UNUSABLE for report in reports)
+    return not all(map(_is_usable, reports))
+
+
+def _is_usable(report: LineReport) -> bool:
+    return report.outcome is not Outcome.UNUSABLE
 
 
 def _text(request: HttpRequest) -> tuple[str, str]:
@@ -70,6 +77,7 @@ def _text(request: HttpRequest) -> tuple[str, str]:
         return "", f"The file has more than {MAX_IMPORT_BYTES // 2**20} MiB."
     try:
         content: str = upload.read().decode("utf-8")
-    except UnicodeDecodeError:
-        return "", f"{upload.name} is not UTF-8 text."
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        return "", f"{upload.name} is not UTF-8 text: line {line} holds other bytes."
     return content, "" if content.strip() else "The file is empty."

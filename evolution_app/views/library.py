@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from evolution_app import permissions, services
 from evolution_app.forms import EntryForm
+from evolution_app.library_worth import measured_standings
 from evolution_app.models import AuditEvent, Candidate, EntryVersion, ExperienceEntry, Task, User
 from evolution_app.permissions import get_visible
 from evolution_app.services import NotAllowed, Refused, Stale
@@ -39,7 +40,7 @@ def entry_list(request: HttpRequest) -> HttpResponse:
     visible = ExperienceEntry.objects.visible_to(user)
     queue = request.GET.get("queue", "")
     if queue not in queues.QUEUES:
-        queue = "review" if permissions.may_review(user) else "approved"
+        queue = "review" if permissions.may_review(user) else "used"
     found = _searched(request, queues.prepared(visible).filter(queues.condition(queue, user)))
     sort = request.GET.get("sort", "changed")
     rows = found.for_lists().prefetch_related("evidence").annotate(times_shown=Count("uses"))
@@ -125,6 +126,7 @@ def entry_context(
         "audit": AuditEvent.objects.about(entry).newest_first()[:50],
         "not_verified": _why_not_verified(entry),
         "worth": worth.worth_of(entry),
+        "standing": measured_standings().get(entry.uid),
         "shown_in": _shown_in(entry, user),
         "similar": similar_to(entry, user),
         "seen": seen,

@@ -6,9 +6,11 @@ from typing import Any, Final
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
+from evolution_app.library_worth import measured_standings
 from evolution_app.models import ExperienceEntry, Review, User
 from gpu_runner.core.entries import EntryState
-from gpu_runner.core.entry_states import OPEN
+from gpu_runner.core.entry_states import IN_USE, OPEN
+from gpu_runner.core.worth import Standing
 
 WAITS_TOO_LONG: Final = timedelta(days=14)
 
@@ -17,11 +19,20 @@ REVIEW_QUEUES: Final = {
     "mine": ("Mine", "what you are reviewing, and drafts of yours that need changes"),
     "unassigned": ("Unassigned", "nobody is reviewing it just now"),
     "evidence": ("Needs evidence", "no executed pair shows a gain yet"),
+    "unconfirmed": (
+        "Unconfirmed",
+        "in use because running it bore it out; no person has confirmed it yet",
+    ),
     "disputed": ("Disputed", "experts have decided the same version differently"),
-    "stale": ("Stale", "approved with a newer version beside it, or waiting for two weeks"),
+    "harmful": (
+        "To retire?",
+        "proposals gained less when they were shown it than when it was withheld",
+    ),
+    "stale": ("Stale", "in use with a newer version beside it, or waiting for two weeks"),
 }
 SHELVES: Final = {
-    "approved": ("Approved", "what runs are shown"),
+    "used": ("In use", "what runs are shown: approved, or checked by execution"),
+    "approved": ("Approved", "confirmed by an expert"),
     "drafts": ("Drafts", "distilled, or sent back for changes"),
     "rejected": ("Rejected", ""),
     "retired": ("Retired", ""),
@@ -46,6 +57,7 @@ def prepared(entries: QuerySet[ExperienceEntry]) -> Any:
 def condition(queue: str, user: User) -> Q:
     """On prepared entries."""
     waiting = Q(state__in=OPEN)
+    used = Q(state__in=IN_USE)
     held = Q(claimed_until__gt=timezone.now())
     long_ago = timezone.now() - WAITS_TOO_LONG
     return {
@@ -53,16 +65,24 @@ def condition(queue: str, user: User) -> Q:
         "mine": (waiting & held & Q(claimed_by=user))
         | Q(state=EntryState.DRAFT, nominated_by=user),
         "unassigned": waiting & ~held,
-        "evidence": waiting & Q(is_supported=False),
-        "disputed": Q(is_disputed=True) & (waiting | Q(state=EntryState.APPROVED)),
-        "stale": (Q(state=EntryState.APPROVED) & ~Q(current=F("approved")))
-        | (waiting & Q(changed_at__lt=long_ago)),
+        "evidence": Q(state=EntryState.NOMINATED, is_supported=False),
+        "disputed": Q(is_disputed=True) & (waiting | used),
+        "harmful": used & Q(uid__in=_harmful()),
+        "stale": (used & ~Q(current=F("approved"))) | (waiting & Q(changed_at__lt=long_ago)),
+        "unconfirmed": Q(state=EntryState.CHECKED),
+        "used": used,
         "approved": Q(state=EntryState.APPROVED),
         "drafts": Q(state=EntryState.DRAFT),
         "rejected": Q(state=EntryState.REJECTED),
         "retired": Q(state=EntryState.RETIRED),
         "all": Q(),
     }[queue]
+
+
+def _harmful() -> list[str]:
+    """Uids of entries that do harm; never none at all, since Django counts nothing of a query with an empty list in it."""
+    found = [uid for uid, standing in measured_standings().items() if standing is Standing.RETIRE]
+    return found or ["-"]
 
 
 def counts(entries: QuerySet[ExperienceEntry], user: User) -> dict[str, int]:

@@ -15,11 +15,16 @@ class EntryKind(StrEnum):
 
 
 class EntryState(StrEnum):
-    """Only execution admits: nothing is approved that was not verified, or waived in the log."""
+    """Only execution admits: nothing is used that was not executed, or waived in the log.
+
+    Approved says that an expert said so. Checked is what comes with the project, is used because running it bore it out, and
+    was confirmed by no person yet.
+    """
 
     DRAFT = "draft"
     NOMINATED = "nominated"
     VERIFIED = "verified"
+    CHECKED = "checked"
     APPROVED = "approved"
     REJECTED = "rejected"
     RETIRED = "retired"
@@ -57,8 +62,10 @@ class Effect(BaseModel):
     track: Track
     precision: Precision
     ratio: float = Field(gt=0, allow_inf_nan=False)
-    low: float | None = Field(default=None, description="of the 95 % interval; None when modelled")
-    high: float | None = None
+    low: float | None = Field(
+        default=None, allow_inf_nan=False, description="of the 95 % interval; None when modelled"
+    )
+    high: float | None = Field(default=None, allow_inf_nan=False)
 
 
 class Provenance(BaseModel):

@@ -15,8 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from gpu_runner.core.entries import Entry, EntryContent, EntryState
 
 SCHEMA: Final = "kernel-foundry/entries"
-SCHEMA_VERSION: Final = 2
-"""2: not_when, task, cures, unmodelled, by_model. Lines of version 1 (also without a head line) are read as they are."""
+SCHEMA_VERSION: Final = 3
+"""2: not_when, task, cures, unmodelled, by_model. 3: the state `checked`. Lines of earlier ones, also without a head line,
+are read as they are."""
+
+
+MAX_LINE: Final = 1 << 20
+"""Characters of a line; the longest code and texts of an entry take half of it."""
 
 
 class Head(BaseModel):
@@ -73,7 +78,8 @@ def planned(text: str, present: Mapping[str, EntryContent]) -> list[LineReport]:
     """
     reports: list[LineReport] = []
     seen: set[str] = set()
-    for number, raw in enumerate(text.splitlines(), start=1):
+    # Not `splitlines`: within a string JSON admits other characters that end a line for people.
+    for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
         if not raw.strip():
             continue
         if not reports and _looks_like_head(raw):
@@ -90,10 +96,15 @@ def planned(text: str, present: Mapping[str, EntryContent]) -> list[LineReport]:
 def _report(
     number: int, raw: str, present: Mapping[str, EntryContent], seen: set[str]
 ) -> LineReport:
+    if len(raw) > MAX_LINE:
+        problem = f"the line has {len(raw):,} characters; an entry has at most {MAX_LINE:,}"
+        return LineReport(number, Outcome.UNUSABLE, problem=problem)
     try:
         line = EntryLine.model_validate_json(raw)
     except ValidationError as error:
         return LineReport(number, Outcome.UNUSABLE, problem=_in_words(error))
+    if problem := _unstorable(line):
+        return LineReport(number, Outcome.UNUSABLE, line, problem)
     if line.uid in seen:
         return LineReport(number, Outcome.UNUSABLE, line, "this uid stands twice in the file")
     seen.add(line.uid)
@@ -102,6 +113,24 @@ def _report(
         return LineReport(number, Outcome.NEW, line)
     is_same = before == line.content
     return LineReport(number, Outcome.UNCHANGED if is_same else Outcome.CHANGED, line)
+
+
+def _unstorable(line: EntryLine) -> str:
+    """What keeps a line that has the right form from being an entry; empty if nothing does."""
+    if any("\0" in text for text in _strings(line.model_dump())):
+        return "it holds a NUL character, which no database keeps"
+    if not (line.content.title.strip() and line.content.action.strip()):
+        return "content.title and content.action: an entry says what it is and what to do"
+    return ""
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from (text for inner in value.values() for text in _strings(inner))
+    elif isinstance(value, list | tuple):
+        yield from (text for inner in value for text in _strings(inner))
 
 
 def _looks_like_head(raw: str) -> bool:

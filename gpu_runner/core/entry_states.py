@@ -20,7 +20,11 @@ class Actor(StrEnum):
 
 
 class Decision(StrEnum):
+    """ADMIT and DISPROVE are what running an entry that comes with the project decides, in nobody's name."""
+
     SUBMIT = "submit"
+    ADMIT = "admit"
+    DISPROVE = "disprove"
     REVISE = "revise"
     VERIFY = "verify"
     FAIL_VERIFICATION = "fail_verification"
@@ -50,10 +54,11 @@ class Transition:
     needs_reason: bool = False
 
 
-_D, _N, _V, _A, _J, _T = (
+_D, _N, _V, _C, _A, _J, _T = (
     EntryState.DRAFT,
     EntryState.NOMINATED,
     EntryState.VERIFIED,
+    EntryState.CHECKED,
     EntryState.APPROVED,
     EntryState.REJECTED,
     EntryState.RETIRED,
@@ -61,21 +66,25 @@ _D, _N, _V, _A, _J, _T = (
 _SYSTEM, _AUTHOR, _EXPERT = (frozenset({actor}) for actor in Actor)
 OPEN: Final = frozenset({_N, _V})
 """What waits for a decision."""
+IN_USE: Final = frozenset({_C, _A})
+"""What runs are shown; a checked entry waits besides for a person to confirm it, which is to approve it."""
 
 TRANSITIONS: Final[dict[Decision, Transition]] = {
     Decision.SUBMIT: Transition(_AUTHOR | _EXPERT | _SYSTEM, frozenset({_D}), _N),
-    # A new version was not executed yet: what was verified has to be verified again. An approved version stays approved
-    # beside the newer one.
-    Decision.REVISE: Transition(_AUTHOR | _EXPERT, frozenset({_D, _N, _V, _A}), None),
+    Decision.ADMIT: Transition(_SYSTEM, frozenset({_D}), _C),
+    Decision.DISPROVE: Transition(_SYSTEM, frozenset({_D}), _J, needs_reason=True),
+    # A new version was not executed yet: what was verified has to be verified again. A version in use stays so beside the
+    # newer one.
+    Decision.REVISE: Transition(_AUTHOR | _EXPERT, frozenset({_D, _N, _V}) | IN_USE, None),
     Decision.VERIFY: Transition(_SYSTEM, OPEN, _V),
     Decision.FAIL_VERIFICATION: Transition(_SYSTEM, OPEN, _D, needs_reason=True),
-    Decision.APPROVE: Transition(_EXPERT, OPEN | {_A}, _A),
-    Decision.EDIT_AND_APPROVE: Transition(_EXPERT, OPEN | {_A}, _A),
-    Decision.REQUEST_CHANGES: Transition(_EXPERT, OPEN, _D, needs_reason=True),
-    Decision.REJECT: Transition(_EXPERT, frozenset({_D}) | OPEN, _J, needs_reason=True),
-    Decision.RETIRE: Transition(_EXPERT, frozenset({_A}), _T, needs_reason=True),
+    Decision.APPROVE: Transition(_EXPERT, OPEN | IN_USE, _A),
+    Decision.EDIT_AND_APPROVE: Transition(_EXPERT, OPEN | IN_USE, _A),
+    Decision.REQUEST_CHANGES: Transition(_EXPERT, OPEN | {_C}, _D, needs_reason=True),
+    Decision.REJECT: Transition(_EXPERT, OPEN | {_D, _C}, _J, needs_reason=True),
+    Decision.RETIRE: Transition(_EXPERT, IN_USE, _T, needs_reason=True),
     Decision.RESTORE: Transition(_EXPERT, frozenset({_J, _T}), _N, needs_reason=True),
-    Decision.MERGE: Transition(_EXPERT, OPEN | {_D, _A}, _T, needs_reason=True),
+    Decision.MERGE: Transition(_EXPERT, OPEN | IN_USE | {_D}, _T, needs_reason=True),
 }
 
 

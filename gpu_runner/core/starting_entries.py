@@ -3,8 +3,8 @@
 A file opens with TOML between lines of `+++` (when it applies, the task to compare on); the action in words follows, then the
 sections Not when, Preconditions, If violated, Before, After. No figure stands in it: effects come from
 `library/evaluated.json`, which `benchmarks/library_evaluated.py` writes, and a record counts only for the code that it was
-made with. So does the state: what ran and gained is approved, what gained nothing is kept as rejected, what a model of speed
-cannot see waits, nominated.
+made with. So does the state: what ran and gained is checked, which is used but says that no person has confirmed it; what
+gained nothing is kept as rejected, what a model of speed cannot see waits, nominated.
 """
 
 import hashlib
@@ -103,9 +103,9 @@ class Starting(BaseModel):
         if outcome is None or outcome.after != "correct":
             return EntryState.DRAFT
         if self.head.cures:
-            return EntryState.APPROVED if outcome.before == self.head.cures else EntryState.REJECTED
+            return EntryState.CHECKED if outcome.before == self.head.cures else EntryState.REJECTED
         if (outcome.ratio or 0.0) >= GAINS:
-            return EntryState.APPROVED
+            return EntryState.CHECKED
         return EntryState.NOMINATED if self.head.unmodelled else EntryState.REJECTED
 
     def as_entry(self) -> Entry:

@@ -23,13 +23,15 @@ WITHOUT: Final = "without"
 UNPAIRED: Final = "unpaired"
 """The arm of a proposal from which an entry was to be withheld at a rank where none was found: it is in no comparison."""
 
+_WITHOUT_ONE: Final = f"{WITHOUT}:"
+
 LEAST_RUNS: Final = 8
 """Fewer runs with both arms say nothing about an entry, whatever their interval."""
 
 
 def arm_without(uid: str) -> str:
     """The arm of a proposal that was shown everything found but this entry."""
-    return f"{WITHOUT}:{uid}"
+    return _WITHOUT_ONE + uid
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,21 @@ def library_uplift(uses: Iterable[Use]) -> Uplift:
     return _uplift(
         [use for use in uses if use.arm == WITH], [use for use in uses if use.arm == WITHOUT]
     )
+
+
+def entry_uplifts(uses: Iterable[Use]) -> dict[str, Uplift]:
+    """Every entry that was shown or withheld, in one pass over the uses, however many entries there are."""
+    shown: dict[str, list[Use]] = defaultdict(list)
+    withheld: dict[str, list[Use]] = defaultdict(list)
+    for use in uses:
+        if use.arm == WITH:
+            for uid in use.entries:
+                shown[uid].append(use)
+        elif use.arm.startswith(_WITHOUT_ONE):
+            withheld[use.arm.removeprefix(_WITHOUT_ONE)].append(use)
+    return {
+        uid: _uplift(shown.get(uid, ()), withheld.get(uid, ())) for uid in {**shown, **withheld}
+    }
 
 
 def entry_uplift(uid: str, uses: Iterable[Use]) -> Uplift:

@@ -8,8 +8,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_runner.core.entries import Entry, EntryState
-from gpu_runner.core.targets import TARGETS
+from gpu_runner.core.entries import Effect, Entry
+from gpu_runner.core.entry_states import IN_USE
+from gpu_runner.core.targets import TARGETS, target_titled
+from gpu_runner.core.task import TaskSpec
+from gpu_runner.core.verdicts import Fidelity
 from gpu_runner.experience.queries import Query
 
 Bits = NDArray[np.bool_]
@@ -26,13 +29,11 @@ _COMPARE: Final[dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]]] =
 
 
 class Conditions:
-    """Answers which entries are approved and not excluded by any of their conditions."""
+    """Answers which entries are in use and not excluded by any of their conditions."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         whens = [entry.content.when for entry in entries]
-        self._approved = np.array(
-            [entry.state is EntryState.APPROVED for entry in entries], np.bool_
-        )
+        self._in_use = np.array([entry.state in IN_USE for entry in entries], np.bool_)
         self._operators = Alternatives([when.operators for when in whens])
         self._dtypes = Alternatives([when.dtypes for when in whens])
         self._hardware = Alternatives([when.hardware for when in whens])
@@ -41,7 +42,7 @@ class Conditions:
 
     def admitted(self, query: Query) -> Bits:
         return (
-            self._approved
+            self._in_use
             & self._operators.hold(query.operators)
             & self._dtypes.hold(query.dtypes)
             & self._hardware.hold(names_of(query.target) if query.target else ())
@@ -84,6 +85,14 @@ def names_of(target: str) -> tuple[str, ...]:
         return (target,)
     arch = f"sm_{known.arch}" if isinstance(known.arch, int) else known.arch
     return (target, known.name, arch)
+
+
+def hardware_of(effect: Effect, task: TaskSpec) -> str:
+    """The hardware that an effect speaks for: a target's name wherever there is one, since runs ask by that."""
+    if effect.fidelity is Fidelity.MODELLED:
+        return task.target
+    known = target_titled(effect.device)
+    return known.name if known is not None else effect.device
 
 
 def admits(bounds: str, version: str) -> bool:

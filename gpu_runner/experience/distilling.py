@@ -10,8 +10,8 @@ from gpu_runner.core.entries import Effect, EntryContent, EntryKind, Provenance,
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
-from gpu_runner.core.verdicts import Fidelity
 from gpu_runner.experience.changes import changes
+from gpu_runner.experience.conditions import hardware_of
 from gpu_runner.experience.queries import operators_of
 
 WORTH_KEEPING: Final = 1.1
@@ -33,7 +33,7 @@ def distil(
             operators=operators_of(report),
             bottlenecks=_mended(parent.evaluation, child.evaluation),
             dtypes=tuple(dict.fromkeys(spec.dtype for spec in report.outputs)),
-            hardware=(task.target,) if effect.fidelity is Fidelity.MODELLED else (effect.device,),
+            hardware=(hardware_of(effect, task),),
             tracks=(task.track,),
         ),
         action=_action(parent, child, changed),

@@ -21,6 +21,7 @@ from gpu_runner.core.starting_entries import GAINS
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Fidelity, State
+from gpu_runner.experience.conditions import hardware_of
 from gpu_runner.experience.queries import operators_of
 from gpu_runner.experience.techniques import TECHNIQUES
 
@@ -185,6 +186,13 @@ def _lesson(
     failures = [t for t in broken if t.step.site.partition(".")[0] == kernel]
     assert tried.cost is not None
     assert tried.fidelity is not None
+    effect = Effect(
+        device=task.target if tried.fidelity is Fidelity.MODELLED else tried.device,
+        fidelity=tried.fidelity,
+        track=task.track,
+        precision=task.precision,
+        ratio=tried.cost,
+    )
     return EntryContent(
         kind=EntryKind.TECHNIQUE,
         title=f"{technique.title} ({tried.step.site} in {task.name})"[:200],
@@ -192,7 +200,7 @@ def _lesson(
             operators=operators_of(report),
             bottlenecks=tried.findings or technique.shows,
             dtypes=tuple(dict.fromkeys(spec.dtype for spec in report.outputs)),
-            hardware=(task.target,) if tried.fidelity is Fidelity.MODELLED else (tried.device,),
+            hardware=(hardware_of(effect, task),),
             tracks=(task.track,),
         ),
         not_when=technique.not_when,
@@ -200,15 +208,7 @@ def _lesson(
         before=tried.step.source,
         after=expert,
         task=task.source,
-        effects=(
-            Effect(
-                device=task.target if tried.fidelity is Fidelity.MODELLED else tried.device,
-                fidelity=tried.fidelity,
-                track=task.track,
-                precision=task.precision,
-                ratio=tried.cost,
-            ),
-        ),
+        effects=(effect,),
         preconditions=technique.precondition,
         if_violated="; ".join(
             f"{t.step.move}: {t.verdict}{', ' + t.title if t.title else ''}" for t in failures

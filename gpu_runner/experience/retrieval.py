@@ -4,11 +4,12 @@ What an entry says of itself weighs more than a shared word: an entry that names
 names others. How much was tuned on `benchmarks/retrieval_judged.jsonl`, which was judged before.
 """
 
+import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,17 +72,21 @@ class Library:
         self._texts = [words_of(_text(entry.content)) for entry in self.entries]
         self._text = _Index(self._texts)
         self._code = _Index([_names(entry.content.before) for entry in self.entries])
-        self._worth = np.array(
-            [WORTH[standings.get(entry.id, Standing.UNDECIDED)] for entry in self.entries], float
-        )
+        self._worth = _worth_of(self.entries, standings)
         self._findings = Alternatives([entry.content.when.bottlenecks for entry in self.entries])
         self._whole = np.array([_is_whole(entry.content) for entry in self.entries], np.bool_)
+
+    def weighed(self, standings: Mapping[str, Standing]) -> Self:
+        """The same entries, indexed once, with what has been measured since."""
+        other = copy.copy(self)
+        other._worth = _worth_of(self.entries, standings)
+        return other
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def retrieve(self, query: Query, count: int = SHOWN) -> tuple[Retrieved, ...]:
-        """The approved entries that apply to a query and share a word with it, the best first, none twice in other words."""
+        """The entries in use that apply to a query and share a word with it, the best first, none twice in other words."""
         return self._best(query, self._conditions.admitted(query), count)
 
     def demonstrations(self, query: Query, count: int = 2) -> tuple[Entry, ...]:
@@ -132,6 +137,11 @@ class Library:
     def _alike(self, place: int, other: int) -> bool:
         one, two = set(self._texts[place]), set(self._texts[other])
         return len(one & two) >= ALIKE * len(one | two)
+
+
+def _worth_of(entries: Sequence[Entry], standings: Mapping[str, Standing]) -> Scores:
+    weights = [WORTH[standings.get(entry.id, Standing.UNDECIDED)] for entry in entries]
+    return np.array(weights, np.float64)
 
 
 class _Index:

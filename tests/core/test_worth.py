@@ -14,6 +14,7 @@ from gpu_runner.core.worth import (
     Use,
     arm_without,
     entry_uplift,
+    entry_uplifts,
     gain_of,
     library_uplift,
     standings,
@@ -36,6 +37,19 @@ def test_a_gain_is_never_negative_and_a_repair_is_none(
     parent: float, child: float, gain: float
 ) -> None:
     assert gain_of(parent, child) == gain
+
+
+def test_all_entries_at_once_are_judged_as_each_alone() -> None:
+    rng = random.Random(5)
+    arms = [WITH, WITHOUT, UNPAIRED, arm_without("a"), arm_without("b")]
+    uses = [
+        Use(rng.randrange(6), rng.choice(arms), ("a", "b", "c")[: rng.randrange(4)], rng.random())
+        for _ in range(300)
+    ]
+    found = entry_uplifts(uses)
+    assert found == {uid: entry_uplift(uid, uses) for uid in ("a", "b", "c")}
+    assert found["a"].runs == 6
+    assert entry_uplifts([]) == {}
 
 
 def test_runs_with_one_arm_and_no_runs_say_nothing() -> None:

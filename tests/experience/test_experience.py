@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from gpu_runner.core.entries import Entry, EntryContent, EntryKind, EntryState, When
+from gpu_runner.core.entries import Effect, Entry, EntryContent, EntryKind, EntryState, When
 from gpu_runner.core.findings import Finding, Severity, Source
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport, TensorSpec
 from gpu_runner.core.verdicts import Fidelity, Stage, Track
-from gpu_runner.core.worth import Standing
+from gpu_runner.core.worth import Standing, arm_without
 from gpu_runner.experience import (
+    FOUND,
     Library,
     Query,
     Shelf,
@@ -23,7 +24,7 @@ from gpu_runner.experience import (
     query_for,
     show,
 )
-from gpu_runner.experience.conditions import admits
+from gpu_runner.experience.conditions import admits, hardware_of
 from tests.evolution.making import candidate, evaluation, source
 
 SPEC = TensorSpec(shape=(8, 16), dtype="float32")
@@ -83,6 +84,32 @@ def test_the_entry_that_shares_more_words_comes_first() -> None:
 )
 def test_conditions_exclude_what_does_not_apply(condition: dict, applies: bool) -> None:
     assert bool(ids([entry("a", "softmax", **condition)])) is applies
+
+
+@pytest.mark.parametrize(
+    ("device", "fidelity", "hardware"),
+    [
+        ("cpu", Fidelity.MODELLED, "h200"),
+        ("NVIDIA A100 80GB PCIe", Fidelity.MEASURED, "a100"),
+        ("NVIDIA L4", Fidelity.MEASURED, "NVIDIA L4"),
+    ],
+)
+def test_what_was_measured_on_a_gpu_is_found_by_runs_for_it(
+    device: str, fidelity: Fidelity, hardware: str
+) -> None:
+    effect = Effect(
+        device=device, fidelity=fidelity, track=TASK.track, precision=TASK.precision, ratio=2.0
+    )
+    assert hardware_of(effect, TASK) == hardware
+
+
+def test_what_was_checked_is_used_and_what_waits_is_not() -> None:
+    states = {
+        state: entry(state.value, "softmax rows").model_copy(update={"state": state})
+        for state in EntryState
+    }
+    used = {state for state, one in states.items() if Library([one]).retrieve(QUERY)}
+    assert used == {EntryState.CHECKED, EntryState.APPROVED}
 
 
 def test_an_empty_library_and_an_empty_query_find_nothing() -> None:
@@ -175,6 +202,36 @@ def test_chance_alone_decides_what_is_withheld() -> None:
     assert arms.keys() == expected.keys()
     for shown, share in expected.items():
         assert math.isclose(arms[shown] / 4000, share, abs_tol=0.02)
+
+
+def test_what_ranks_too_low_to_be_shown_has_its_turn_shown_and_withheld_alike() -> None:
+    titles = ("tile", "fuse", "mask", "load", "warps", "stages")
+    found = Library([entry(t, f"softmax rows {t}") for t in titles]).retrieve(QUERY, FOUND)
+    best, (fifth, sixth) = [hit.entry for hit in found[:4]], [hit.entry for hit in found[4:]]
+    rng = random.Random(3)
+    arms = Counter(show(found, rng) for _ in range(8000))
+    for tried in (fifth, sixth):
+        assert math.isclose(arms[Shown("with", (*best[:3], tried))] / 8000, 0.025, abs_tol=0.006)
+        assert math.isclose(
+            arms[Shown(arm_without(tried.id), tuple(best[:3]))] / 8000, 0.025, abs_tol=0.006
+        )
+    assert math.isclose(arms[Shown("with", tuple(best))] / 8000, 0.5, abs_tol=0.02)
+
+
+def test_what_is_measured_meanwhile_ranks_at_the_next_question_without_indexing_again() -> None:
+    entries = [entry("a", "softmax rows tile"), entry("b", "softmax rows fuse")]
+    standings: dict[str, Standing] = {}
+    read = []
+
+    def books() -> list[Entry]:
+        read.append(1)
+        return entries
+
+    shelf = Shelf(books, lambda: 1, lambda: dict(standings))
+    assert [hit.entry.id for hit in shelf.library().retrieve(QUERY)] == ["a", "b"]
+    standings["a"] = Standing.RETIRE
+    assert [hit.entry.id for hit in shelf.library().retrieve(QUERY)] == ["b", "a"]
+    assert len(read) == 1
 
 
 def test_what_is_approved_meanwhile_is_on_the_shelf_at_the_next_question() -> None:

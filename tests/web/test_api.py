@@ -26,7 +26,7 @@ class Program:
         return self.client.get(f"/api/v1{path}", headers=self.headers)
 
     def post(self, path: str, body: Any = None) -> Any:
-        text = body if isinstance(body, str) else json.dumps(body)
+        text = body if isinstance(body, str | bytes) else json.dumps(body)
         return self.client.post(
             f"/api/v1{path}", text, content_type="application/json", headers=self.headers
         )
@@ -162,7 +162,7 @@ def test_an_exported_library_is_imported_elsewhere(
     services.approve_entry(entry=entry, by=expert, version=1, waiver="a test")
     exported = Program(expert).get("/library/export").content.decode()
     head, line = exported.splitlines()
-    assert json.loads(head) == {"schema": "kernel-foundry/entries", "version": 2}
+    assert json.loads(head) == {"schema": "kernel-foundry/entries", "version": 3}
     assert json.loads(line)["uid"] == entry.uid
 
     # To another installation the entry is unknown: here it is one with another uid.
@@ -176,6 +176,14 @@ def test_an_exported_library_is_imported_elsewhere(
     assert program.post("/library/import", exported).json()["imported"] == 0
     imported = ExperienceEntry.objects.get(uid="f" * 32)
     assert (imported.state, imported.content) == (EntryState.NOMINATED, samples.LESSON)
+
+
+def test_an_import_of_other_bytes_than_text_is_refused_with_the_line(expert: User) -> None:
+    good = json.dumps({"uid": "0" * 32, "content": samples.LESSON.model_dump(mode="json")})
+    answer = Program(expert).post("/library/import", good.encode() + b"\n\xe9\n")
+    assert answer.status_code == 422
+    assert "line 2 is not UTF-8 text" in answer.content.decode()
+    assert not ExperienceEntry.objects.exists()
 
 
 def test_an_import_with_a_bad_line_changes_nothing(expert: User) -> None:

@@ -12,12 +12,15 @@ from django.test import Client
 from django.utils import timezone
 
 from evolution_app import services
-from evolution_app.models import Candidate, ExperienceEntry, Run, User
+from evolution_app.library_worth import uses
+from evolution_app.models import AuditEvent, Candidate, ExperienceEntry, Run, User
 from evolution_app.models.curation import UNDO_FOR
 from evolution_app.views import queues, worth
-from gpu_runner.core.entries import Entry, EntryContent, EntryState
+from gpu_runner.core.entries import Entry, EntryContent, EntryState, When
 from gpu_runner.core.entry_lines import written
-from gpu_runner.core.worth import WITH, WITHOUT
+from gpu_runner.core.worth import WITH, WITHOUT, arm_without
+from gpu_runner.experience import Query
+from gpu_runner.store import shelf_for
 from tests.web import samples
 
 pytestmark = pytest.mark.django_db
@@ -219,6 +222,59 @@ def test_a_file_is_looked_at_before_it_is_imported(expert: User, viewer: User) -
     assert as_user(viewer).get("/library/import").status_code == 403
 
 
+def test_junk_is_named_line_by_line_and_nothing_of_its_file_is_taken_over(expert: User) -> None:
+    good, head = (
+        Entry(id="0" * 32, content=samples.LESSON),
+        '{"schema": "kernel-foundry/entries", "version": 9}',
+    )
+    client = as_user(expert)
+
+    def tried(content: bytes) -> str:
+        file = SimpleUploadedFile("library.jsonl", content)
+        answer = client.post("/library/import", {"file": file, "import": "1"})
+        assert answer.status_code == 422
+        assert not ExperienceEntry.objects.exists()
+        return answer.content.decode()
+
+    lines = "".join(written([good]))
+    assert "line 3 holds other bytes" in tried(lines.encode() + '{"title": "é"}'.encode("latin-1"))
+    assert "is not UTF-8 text" in tried(lines.encode("utf-16"))
+    assert "not a file of kernel-foundry/entries that this version reads" in tried(
+        f"{head}\n{lines}".encode()
+    )
+    assert "more than 16 MiB" in tried(b"x" * (20 << 20))
+    assert "an entry has at most" in tried(lines.encode() + b"y" * (2 << 20))
+    assert "stands twice" in tried((lines + lines.splitlines()[1]).encode())
+    many = lines + "half\n" * 1200
+    page = tried(many.encode())
+    assert page.count("Invalid JSON") == 1000
+    assert "and 201 more lines" in page
+
+
+def test_text_of_an_entry_is_never_markup(expert: User) -> None:
+    nasty = "<script>alert(1)</script><b>bold</b>"
+    content = samples.LESSON.model_copy(
+        update={
+            "title": nasty,
+            "action": nasty,
+            "preconditions": nasty,
+            "when": When(operators=(nasty,), shapes=nasty),
+            "before": nasty,
+            "after": nasty + "x",
+        }
+    )
+    client = as_user(expert)
+    lines = "".join(written([Entry(id="0" * 32, content=content)]))
+    client.post("/library/import", {"text": lines, "check": "1"})
+    client.post("/library/import", {"text": lines, "import": "1"})
+    entry = ExperienceEntry.objects.get()
+    for address in ("/library", f"/library/{entry.pk}", f"/library/{entry.pk}/edit"):
+        page = client.get(address).content.decode()
+        assert "<script>alert" not in page
+        assert "<b>bold" not in page
+        assert "&lt;script&gt;" in page
+
+
 def test_an_exported_file_holds_what_one_sees(
     entry: ExperienceEntry, owner: User, other: User
 ) -> None:
@@ -249,12 +305,12 @@ def test_the_worth_of_the_library_is_the_gain_over_what_went_without(
         run = samples.run(task, owner)
         shown(run, 3, 2.0, WITH, (entry.uid,))
         shown(run, 3, 1.0, WITHOUT)
-    library = worth.library_uplift(worth.uses())
+    library = worth.library_uplift(uses())
     assert (library.uses, library.wins, library.runs) == (6, 6, 2)
     assert library.ratio == pytest.approx(2.0)
     uplift = worth.worth_of(entry)
     assert (uplift.uses, uplift.wins, uplift.ratio) == (6, 6, None)
-    assert math.log(2.0) == pytest.approx(max(use.gain for use in worth.uses()))
+    assert math.log(2.0) == pytest.approx(max(use.gain for use in uses()))
     page = as_user(expert).get("/library/worth")
     assert [row[0] for row in page.context["rows"]] == [entry]
     use = entry.uses.first()
@@ -269,11 +325,74 @@ def test_the_worth_of_the_library_is_the_gain_over_what_went_without(
     )
 
 
+@pytest.mark.parametrize(
+    ("speedup_with", "standing", "weight"), [(2.0, "helps", 1.25), (1.0, "retire", 0.5)]
+)
+def test_what_was_measured_of_an_entry_ranks_it_and_is_told_to_experts(
+    entry: ExperienceEntry,
+    task: Any,
+    owner: User,
+    expert: User,
+    speedup_with: float,
+    standing: str,
+    weight: float,
+) -> None:
+    services.approve_entry(entry=entry, by=expert, version=1)
+    for number in range(9):
+        run = samples.run(task, owner)
+        shown(run, 2, speedup_with + number / 100, WITH, (entry.uid,))
+        shown(run, 2, 3.0 - speedup_with, arm_without(entry.uid))
+    [row] = as_user(expert).get("/library/worth").context["rows"]
+    assert (row[0], row[2]) == (entry, standing)
+    is_harmful = standing == "retire"
+    assert in_queue("harmful", expert) == ([entry.pk] if is_harmful else [])
+    page = as_user(expert).get(f"/library/{entry.pk}").content.decode()
+    assert ("consider retiring it" in page) is is_harmful
+    assert ("helps beyond chance" in page) is not is_harmful
+    library = shelf_for(run.pk).library()
+    query = Query(operators=(), dtypes=(), target="", words=entry.current.title)
+    [hit] = library.retrieve(query)
+    [plain] = library.weighed({}).retrieve(query)
+    assert hit.score == pytest.approx(weight * plain.score)
+
+
 def test_the_library_starts_with_entries_that_were_executed(viewer: User) -> None:
     call_command("load_library")
-    approved = ExperienceEntry.objects.approved().visible_to(viewer)
-    assert approved.count() >= 20
-    assert all(e.has_evidence() or e.content.cures for e in approved.prefetch_related("evidence"))
+    used = ExperienceEntry.objects.in_use().visible_to(viewer)
+    assert used.count() >= 20
+    assert all(e.has_evidence() for e in used.prefetch_related("evidence"))
     client = as_user(viewer)
-    for entry in approved[:3]:
-        assert client.get(f"/library/{entry.pk}").status_code == 200
+    for entry in used[:3]:
+        page = client.get(f"/library/{entry.pk}").content.decode()
+        assert "Checked by execution; no person has confirmed it" in page
+    listed = client.get("/library").content.decode()
+    assert "checked, unconfirmed" in listed
+    assert ">approved<" not in listed
+
+
+def test_what_was_checked_is_confirmed_several_at_once_and_says_by_whom(expert: User) -> None:
+    call_command("load_library")
+    unconfirmed = list(ExperienceEntry.objects.filter(state=EntryState.CHECKED).order_by("pk"))
+    cure = next(e for e in unconfirmed if e.content.cures)
+    chosen = [cure, *[e for e in unconfirmed if e != cure][:2]]
+    assert set(in_queue("unconfirmed", expert)) <= {e.pk for e in unconfirmed}
+    client = as_user(expert)
+    client.post("/library/decide", {"decision": "approve", "entry": [f"{e.pk}:1" for e in chosen]})
+    for entry in chosen:
+        entry.refresh_from_db()
+        assert (entry.state, entry.approved) == (EntryState.APPROVED, entry.current)
+        assert [(r.reviewer, r.decision, r.waiver) for r in entry.reviews.all()] == [
+            (expert, "approve", "")
+        ]
+        event = AuditEvent.objects.about(entry).newest_first().first()
+        assert (event.actor, event.verb, event.before, event.after) == (
+            expert,
+            "entry.approve",
+            "checked",
+            "approved",
+        )
+        page = client.get(f"/library/{entry.pk}").content.decode()
+        assert "no person has confirmed it" not in page
+    client.post("/library/undo")
+    cure.refresh_from_db()
+    assert cure.state == EntryState.CHECKED

@@ -1,9 +1,11 @@
 """What experts decide on entries, alone and at the same time, and how they take it back."""
 
+import importlib
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
@@ -231,7 +233,7 @@ def test_an_import_tells_nothing_of_an_entry_that_one_may_not_see(
         services.import_lines(by=viewer, text=lines_of(hidden))
 
 
-def shipped(state: EntryState = EntryState.APPROVED, **changes: Any) -> Entry:
+def shipped(state: EntryState = EntryState.CHECKED, **changes: Any) -> Entry:
     effect = Effect(
         device="h200",
         fidelity=Fidelity.MODELLED,
@@ -247,10 +249,28 @@ def test_the_starting_entries_are_loaded_once_and_kept_up_to_date(viewer: User) 
     assert services.load_starting_entries(entries=[shipped()]) == 1
     assert services.load_starting_entries(entries=[shipped()]) == 0
     entry = ExperienceEntry.objects.visible_to(viewer).get()
-    assert (entry.state, entry.approved.number, entry.has_evidence()) == ("approved", 1, True)
+    assert (entry.state, entry.approved.number, entry.has_evidence()) == ("checked", 1, True)
     assert services.load_starting_entries(entries=[shipped(EntryState.REJECTED, title="x")]) == 1
     entry.refresh_from_db()
     assert (entry.state, entry.approved, entry.current.number) == ("rejected", None, 2)
+
+
+def test_no_release_says_that_an_expert_has_approved(viewer: User) -> None:
+    services.load_starting_entries(entries=[shipped(EntryState.APPROVED)])
+    entry = ExperienceEntry.objects.visible_to(viewer).get()
+    assert (entry.state, entry.approved) == (EntryState.DRAFT, None)
+
+
+def test_an_edit_leaves_what_was_checked_in_use(expert: User) -> None:
+    services.load_starting_entries(entries=[shipped(effects=())])
+    entry = ExperienceEntry.objects.get()
+    assert entry.has_evidence()
+    services.edit_entry(entry=entry, by=expert, version=1, content=samples.LESSON)
+    entry.refresh_from_db()
+    assert (entry.state, entry.as_core().version, entry.current.number) == ("checked", 1, 2)
+    assert not entry.has_evidence(), "the newer version was never run"
+    with pytest.raises(Refused, match="no executed evidence"):
+        services.approve_entry(entry=entry, by=expert, version=2)
 
 
 def test_what_people_have_decided_is_not_overwritten_by_a_newer_release(expert: User) -> None:
@@ -269,3 +289,19 @@ def test_of_decisions_those_stand_that_were_not_taken_back(
     services.undo_reviews(batch=review.batch, by=expert)
     services.approve_entry(entry=entry, by=expert, version=1)
     assert [r.decision for r in Review.objects.of_people()] == ["approve"]
+
+
+def test_what_a_run_alone_had_approved_is_said_to_be_checked(
+    entry: ExperienceEntry, expert: User
+) -> None:
+    services.load_starting_entries(
+        entries=[shipped(), shipped().model_copy(update={"id": "b" * 32})]
+    )
+    by_run, by_expert = ExperienceEntry.objects.filter(nominated_by=None).order_by("uid")
+    services.approve_entry(entry=by_expert, by=expert, version=1)
+    services.approve_entry(entry=entry, by=expert, version=1)
+    ExperienceEntry.objects.filter(pk=by_run.pk).update(state=EntryState.APPROVED)
+    step = importlib.import_module("evolution_app.migrations.0006_say_who_confirmed")
+    step.say_checked(apps, None)
+    states = {e.pk: e.state for e in ExperienceEntry.objects.all()}
+    assert states == {by_run.pk: "checked", by_expert.pk: "approved", entry.pk: "approved"}
