@@ -24,6 +24,7 @@ the truth. Kinds and payloads (numbers are of candidates and islands within the 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from asgiref.sync import async_to_sync
@@ -31,7 +32,9 @@ from channels.layers import get_channel_layer
 from django.db import transaction
 from django.db.models import F
 
+from evolution_app import statements
 from evolution_app.models import Run, RunEvent
+from evolution_app.models.base import AppendOnly
 from foundry_web.layers import TailLayer
 
 RUN_STATE: Final = "run.state"
@@ -55,7 +58,28 @@ def run_group(run_id: int) -> str:
     return f"run.{run_id}"
 
 
-_open = threading.local()
+@dataclass
+class Opened:
+    """A run inside a transaction that is changing it: its events are numbered, and histories written, all at once."""
+
+    run: Run
+    rows: list[AppendOnly] = field(default_factory=list)
+
+    def flush(self) -> None:
+        """Write what waits, table by table."""
+        tables: dict[type[AppendOnly], list[AppendOnly]] = {}
+        for row in self.rows:
+            tables.setdefault(type(row), []).append(row)
+        self.rows.clear()
+        for rows in tables.values():
+            statements.insert(rows)
+
+
+class _Here(threading.local):
+    opened: Opened | None = None
+
+
+_here = _Here()
 
 
 @contextmanager
@@ -65,20 +89,26 @@ def numbered_by(run: Run) -> Iterator[None]:
     The caller has locked the row and saves `last_seq` afterwards.
     """
     before = run.last_seq
-    _open.run = run
+    _here.opened = Opened(run)
     try:
         yield
+        _here.opened.flush()
     finally:
-        _open.run = None
+        _here.opened = None
     if run.last_seq > before:
-        seq = run.last_seq
-        transaction.on_commit(lambda: send_hint(run.pk, seq), robust=True)
+        _hint_after_commit(run.pk, run.last_seq)
 
 
-def opened(run_id: int) -> Run | None:
+def opened(run_id: int) -> Opened | None:
     """The run whose events are being numbered in this thread, if it is this one."""
-    run: Run | None = getattr(_open, "run", None)
-    return run if run is not None and run.pk == run_id else None
+    here = _here.opened
+    return here if here is not None and here.run.pk == run_id else None
+
+
+def append(row: AppendOnly) -> None:
+    """Write a row of a history with the events of the run that is open in this thread."""
+    assert _here.opened is not None, "append belongs to the transaction of the change"
+    _here.opened.rows.append(row)
 
 
 def emit(run_id: int, kind: str, payload: dict[str, Any]) -> RunEvent:
@@ -89,22 +119,33 @@ def emit(run_id: int, kind: str, payload: dict[str, Any]) -> RunEvent:
     assert transaction.get_connection().in_atomic_block, (
         "emit belongs to the transaction of the change"
     )
-    if (run := opened(run_id)) is not None:
-        run.last_seq += 1
-        return RunEvent.objects.create(run=run, seq=run.last_seq, kind=kind, payload=payload)
+    if (here := opened(run_id)) is not None:
+        here.run.last_seq += 1
+        event = RunEvent(run=here.run, seq=here.run.last_seq, kind=kind, payload=payload)
+        here.rows.append(event)
+        return event
     Run.objects.filter(pk=run_id).update(last_seq=F("last_seq") + 1)
     seq = Run.objects.values_list("last_seq", flat=True).get(pk=run_id)
     event = RunEvent.objects.create(run_id=run_id, seq=seq, kind=kind, payload=payload)
-    transaction.on_commit(lambda: send_hint(run_id, seq), robust=True)
+    _hint_after_commit(run_id, seq)
     return event
+
+
+def _hint_after_commit(run_id: int, seq: int) -> None:
+    layer = get_channel_layer()
+    if isinstance(layer, TailLayer):
+        # A row of the same transaction is seen after it, and needs no commit of its own.
+        layer.group_send_now(run_group(run_id), _hint(run_id, seq))
+    else:
+        transaction.on_commit(lambda: send_hint(run_id, seq), robust=True)
 
 
 def send_hint(run_id: int, seq: int) -> None:
     """Tell followers that the run has events up to `seq`."""
     layer = get_channel_layer()
     assert layer is not None, "the settings name a channel layer"
-    message = {"type": "run.hint", "run": run_id, "seq": seq}
-    if isinstance(layer, TailLayer):
-        layer.group_send_now(run_group(run_id), message)
-    else:
-        async_to_sync(layer.group_send)(run_group(run_id), message)
+    async_to_sync(layer.group_send)(run_group(run_id), _hint(run_id, seq))
+
+
+def _hint(run_id: int, seq: int) -> dict[str, Any]:
+    return {"type": "run.hint", "run": run_id, "seq": seq}

@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.utils import timezone
 
-from evolution_app import events
+from evolution_app import events, statements
 from evolution_app.models import (
     Candidate,
     CandidateParent,
@@ -30,6 +30,7 @@ from evolution_app.models import (
     Steering,
     Task,
 )
+from evolution_app.models.sources import digest_of
 from gpu_runner.core import candidate as core_candidate
 from gpu_runner.core import evaluation as core_evaluation
 from gpu_runner.core import ledger as core_ledger
@@ -39,6 +40,10 @@ from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import RunState, Stage, State
 
 COUNTERS = ["last_seq", "last_candidate", "spent"]
+FIGURES = (
+    "state stage verdict kind fidelity verified_at speedup speedup_low speedup_high speedup_compile speedup_user"
+    " device_us lead finished_at"
+).split()
 LIFE = "state wanted stop_reason runner lease_until device started_at finished_at".split()
 
 DEMONSTRATED: Final = "retrieval:"
@@ -51,14 +56,14 @@ def held(run_id: int, fence: int) -> Iterator[Run]:
 
     Held already, it is the same instance: many changes then cost one look at the run and one write of its counters.
     """
-    run = events.opened(run_id)
-    if run is not None:
-        if run.fence != fence:
+    here = events.opened(run_id)
+    if here is not None:
+        if here.run.fence != fence:
             raise LeaseLost(f"run {run_id} belongs to another runner or to none")
-        yield run
+        yield here.run
         return
     with transaction.atomic():
-        run = Run.objects.select_for_update().filter(pk=run_id, fence=fence).first()
+        run = statements.locked_run(run_id, fence)
         if run is None or run.runner_id is None:
             raise LeaseLost(f"run {run_id} belongs to another runner or to none")
         before = _counters(run)
@@ -66,6 +71,12 @@ def held(run_id: int, fence: int) -> Iterator[Run]:
             yield run
         if _counters(run) != before:
             run.save(update_fields=COUNTERS)
+
+
+def flush(run_id: int) -> None:
+    """What is held back until the end of an open transaction can be read from now on."""
+    if (here := events.opened(run_id)) is not None:
+        here.flush()
 
 
 def _counters(run: Run) -> tuple[Any, ...]:
@@ -99,9 +110,9 @@ def record_candidate(run_id: int, fence: int, proposal: core_candidate.Proposal)
         candidate = Candidate.objects.create(
             run=run,
             number=run.last_candidate,
-            island=Island.objects.get_or_create(run=run, number=proposal.island)[0],
+            island_id=_island(run, proposal.island),
             generation=proposal.generation,
-            source=SourceText.objects.keep(storable_text(proposal.source)),
+            source_id=_kept(storable_text(proposal.source)),
             origin=storable_text(proposal.origin),
             move=storable_text(proposal.move),
             plan=storable_text(proposal.plan or ""),
@@ -109,20 +120,21 @@ def record_candidate(run_id: int, fence: int, proposal: core_candidate.Proposal)
             entries=list(proposal.entries),
             arm=proposal.arm,
         )
-        parents = {
-            parent.number: parent
-            for parent in Candidate.objects.filter(run=run, number__in=proposal.parents)
-        }
-        for position, number in enumerate(proposal.parents):
-            CandidateParent.objects.create(
-                candidate=candidate, parent=parents[number], position=position
+        if proposal.parents:
+            keys = statements.candidate_keys(run_id, proposal.parents)
+            statements.insert(
+                [
+                    CandidateParent(candidate=candidate, parent_id=keys[number], position=position)
+                    for position, number in enumerate(proposal.parents)
+                ]
             )
         _record_uses(candidate)
         events.emit(
             run.pk,
             events.CREATED,
             {
-                **_who(candidate),
+                "candidate": candidate.number,
+                "island": proposal.island,
                 "generation": candidate.generation,
                 "parents": list(proposal.parents),
                 "origin": candidate.origin,
@@ -133,6 +145,18 @@ def record_candidate(run_id: int, fence: int, proposal: core_candidate.Proposal)
     return candidate
 
 
+def _island(run: Run, number: int) -> int:
+    key = statements.island_key(run.pk, number)
+    return key or Island.objects.get_or_create(run=run, number=number)[0].pk
+
+
+def _kept(text: str) -> str:
+    """The key of a text that is there from now on."""
+    source = SourceText(digest=digest_of(text), text=text)
+    statements.insert([source], or_keep=True)
+    return source.digest
+
+
 def _who(candidate: Candidate) -> dict[str, int]:
     return {"candidate": candidate.number, "island": candidate.island.number}
 
@@ -141,6 +165,8 @@ def _record_uses(candidate: Candidate) -> None:
     """The entries that were shown, in their order; a demonstration is itself the candidate."""
     demonstrated = candidate.origin.removeprefix(DEMONSTRATED)
     uids = candidate.entries or ([demonstrated] if demonstrated != candidate.origin else [])
+    if not uids:
+        return
     ranks = {uid: rank for rank, uid in enumerate(uids, start=1)}
     shown = ExperienceEntry.objects.filter(uid__in=uids).select_related("approved", "current")
     for entry in shown:
@@ -162,13 +188,10 @@ def _numbered(run: Run, number: int) -> Candidate:
 def record_stage(run_id: int, fence: int, number: int, stage: Stage) -> None:
     """The candidate is being evaluated and has reached a gate; ignored once it is over."""
     with held(run_id, fence) as run:
-        candidate = _numbered(run, number)
-        if candidate.is_over or candidate.stage == stage:
-            return
-        candidate.state, candidate.stage = State.EVALUATING, stage
-        candidate.started_at = candidate.started_at or timezone.now()
-        candidate.save(update_fields=["state", "stage", "started_at"])
-        events.emit(run.pk, events.STAGE, {**_who(candidate), "stage": stage.value})
+        island = statements.reach(run_id, number, stage, timezone.now())
+        if island is not None:
+            payload = {"candidate": number, "island": island, "stage": stage.value}
+            events.emit(run.pk, events.STAGE, payload)
 
 
 def record_requeue(run_id: int, fence: int, number: int, reason: str) -> None:
@@ -213,17 +236,17 @@ def record_evaluation(
     """
     with held(run_id, fence) as run:
         candidate = _numbered(run, number)
-        kept = _keep_evaluation(candidate, evaluation, is_published)
+        _keep_evaluation(candidate, evaluation, is_published)
         _copy_figures(candidate, evaluation)
         candidate.finished_at = candidate.finished_at or timezone.now()
-        candidate.save()
+        candidate.save(update_fields=FIGURES)
         if is_published:
             events.emit(run.pk, events.PUBLISHED, _done(run, candidate))
             return
         if run.lost_claims:
             Run.objects.filter(pk=run.pk).update(lost_claims=0)
         events.emit(run.pk, events.DONE, _done(run, candidate))
-        if (lead := kept.findings.first()) is not None:
+        if (lead := evaluation.lead) is not None:
             payload = {
                 **_who(candidate),
                 "lead": {
@@ -231,16 +254,16 @@ def record_evaluation(
                     "severity": lead.severity,
                     "title": lead.title,
                     "suggestion": lead.suggestion,
-                    "line": lead.line,
+                    "line": lead.location.line,
                 },
                 "findings": len(evaluation.findings),
             }
-            events.emit(run.pk, events.DIAGNOSIS, payload)
+            events.emit(run.pk, events.DIAGNOSIS, storable(payload))
 
 
 def _keep_evaluation(
     candidate: Candidate, evaluation: core_evaluation.Evaluation, is_published: bool
-) -> Evaluation:
+) -> None:
     kept = Evaluation.objects.create(
         candidate=candidate,
         document=storable(evaluation.model_dump(mode="json")),
@@ -250,11 +273,15 @@ def _keep_evaluation(
         device=storable_text(evaluation.device)[:120],
         is_published=is_published,
     )
-    Finding.objects.bulk_create(
-        Finding(evaluation=kept, position=position, **storable(finding.model_dump(mode="json")))
-        for position, finding in enumerate(evaluation.findings)
-    )
-    return kept
+    if evaluation.findings:
+        statements.insert(
+            [
+                Finding(
+                    evaluation=kept, position=position, **storable(finding.model_dump(mode="json"))
+                )
+                for position, finding in enumerate(evaluation.findings)
+            ]
+        )
 
 
 def _copy_figures(candidate: Candidate, evaluation: core_evaluation.Evaluation) -> None:
@@ -289,7 +316,7 @@ def _done(run: Run, candidate: Candidate) -> dict[str, Any]:
         "high": candidate.speedup_high,
         "compile": candidate.speedup_compile,
         "lead": candidate.lead,
-        "evaluations": Evaluation.objects.filter(candidate__run=run, is_published=False).count(),
+        "evaluations": statements.evaluations(run.pk),
         "seconds": round((timezone.now() - started).total_seconds(), 3),
         "money_usd": run.spent.get("money_usd"),
     }
@@ -301,9 +328,10 @@ def _done(run: Run, candidate: Candidate) -> dict[str, Any]:
 def record_note(run_id: int, fence: int, kind: str, payload: dict[str, Any]) -> None:
     """Keep a note of the search, and what follows from it for people: the best, islands, migrations, drafts of entries."""
     with held(run_id, fence) as run:
-        RunNote.objects.create(run=run, kind=kind, payload=storable(payload))
+        kept = storable(payload)
+        events.append(RunNote(run=run, kind=kind, payload=kept))
         if follow := _FOLLOWS.get(kind):
-            follow(run, storable(payload))
+            follow(run, kept)
 
 
 def _follow_best(run: Run, payload: dict[str, Any]) -> None:
@@ -400,12 +428,13 @@ _FOLLOWS = {
 
 def record_model_call(run_id: int, fence: int, call: core_ledger.ModelCall) -> None:
     with held(run_id, fence) as run:
-        candidate = _numbered(run, call.candidate_id) if call.candidate_id else None
-        told = call.model_dump(mode="json", exclude={"candidate_id"})
-        ModelCall.objects.create(run=run, candidate=candidate, **storable(told))
-        payload = {"candidate": call.candidate_id, **told}
+        number = call.candidate_id
+        candidate = statements.candidate_keys(run_id, [number])[number] if number else None
+        told = storable(call.model_dump(mode="json", exclude={"candidate_id"}))
+        statements.insert([ModelCall(run=run, candidate_id=candidate, **told)])
+        payload = {"candidate": number, **told}
         del payload["prompt"], payload["reply"]
-        events.emit(run.pk, events.MODEL_CALL, storable(payload))
+        events.emit(run.pk, events.MODEL_CALL, payload)
 
 
 def record_spending(run_id: int, fence: int, amounts: dict[str, float]) -> None:

@@ -25,7 +25,7 @@ from gpu_runner.sources import Pool, Sources, standard_sources
 
 TICK_S: Final = 0.5
 """How often wishes of people are looked at while nothing happens."""
-STAGES_S: Final = 0.25
+STAGES_S: Final = 0.5
 """How often the gates that candidates reach are written down."""
 MAX_THREADS: Final = 2000
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Count, F, Max
+from django.db.models import Count, F, Max, Q
 from django.utils import timezone
 
 import gpu_runner
@@ -38,7 +38,6 @@ class Seen:
 
     wanted: RunState
     fence: int
-    runner_id: int | None
     budget: Budget
     has_kernels: bool
     has_hints: bool
@@ -50,18 +49,18 @@ class Watch:
     def __init__(self, max_age_s: float = 0.0) -> None:
         self._max_age_s = max_age_s
         self._looked_at = -math.inf
-        self._run_ids: set[int] = set()
+        self._runners: dict[int, int | None] = {}
         self._seen: dict[int, Seen] = {}
 
-    def add(self, run_id: int) -> None:
-        self._run_ids.add(run_id)
+    def add(self, run_id: int, runner_id: int | None) -> None:
+        self._runners[run_id] = runner_id
         self._looked_at = -math.inf
 
     def forget(self, run_id: int) -> None:
-        self._run_ids.discard(run_id)
+        self._runners.pop(run_id, None)
 
     def of(self, run_id: int) -> Seen | None:
-        """None where the run is gone."""
+        """None where the run is gone or its runner has lost it."""
         now = time.monotonic()
         if now - self._looked_at >= self._max_age_s:
             self._seen = self._look()
@@ -69,22 +68,32 @@ class Watch:
         return self._seen.get(run_id)
 
     def _look(self) -> dict[int, Seen]:
-        waiting = Steering.objects.filter(run_id__in=self._run_ids)
-        kernels = set(
-            waiting.filter(taken_at=None, source__isnull=False).values_list("run_id", flat=True)
+        """Two queries, whatever the number of runs."""
+        # By runner: a list of many runs takes long to write down each time.
+        runners = set(self._runners.values())
+        said = Steering.objects.filter(
+            Q(taken_at=None, source__isnull=False) | ~Q(hint=""), run__runner__in=runners
         )
-        hints = set(waiting.exclude(hint="").values_list("run_id", flat=True))
-        rows = Run.objects.filter(pk__in=self._run_ids)
+        kernels, hints = set(), set()
+        for run_id, hint, source, taken_at in said.values_list(
+            "run_id", "hint", "source_id", "taken_at"
+        ):
+            if hint:
+                hints.add(run_id)
+            if source and not taken_at:
+                kernels.add(run_id)
+        rows = Run.objects.filter(runner__in=runners).order_by()
         return {
-            row["pk"]: Seen(
-                RunState(row["wanted"]),
-                row["fence"],
-                row["runner_id"],
-                Budget.model_validate(row["options"]["budget"]),
-                row["pk"] in kernels,
-                row["pk"] in hints,
+            run_id: Seen(
+                RunState(wanted),
+                fence,
+                Budget.model_validate(options["budget"]),
+                run_id in kernels,
+                run_id in hints,
             )
-            for row in rows.values("pk", "wanted", "fence", "runner_id", "options")
+            for run_id, wanted, fence, options in rows.values_list(
+                "pk", "wanted", "fence", "options"
+            )
         }
 
 
@@ -105,13 +114,10 @@ class Store:
         self.fence = fence
         self._device = device
         self._watch = watch or Watch()
-        self._watch.add(run_id)
         self._resting = threading.Event()
-        self._spec = (
-            Run.objects.select_related("task__source", "task__baseline_source")
-            .get(pk=run_id)
-            .spec()
-        )
+        run = Run.objects.select_related("task__source", "task__baseline_source").get(pk=run_id)
+        self._spec = run.spec()
+        self._watch.add(run_id, run.runner_id)
 
     def budget(self) -> Budget:
         return self._seen().budget
@@ -123,7 +129,7 @@ class Store:
 
     def _seen(self) -> Seen:
         seen = self._watch.of(self.run_id)
-        if seen is None or seen.fence != self.fence or seen.runner_id is None:
+        if seen is None or seen.fence != self.fence:
             raise LeaseLost(f"run {self.run_id} belongs to another runner or to none")
         return seen
 
@@ -147,6 +153,7 @@ class Store:
         ]
 
     def notes(self, kind: str) -> list[dict[str, Any]]:
+        recording.flush(self.run_id)
         notes = RunNote.objects.filter(run_id=self.run_id, kind=kind).order_by("id")
         return list(notes.values_list("payload", flat=True))
 

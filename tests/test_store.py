@@ -380,3 +380,44 @@ def test_threads_write_without_losing_or_doubling_a_number(run: Run, runner: Run
     assert [candidate.id for candidate in ledger.candidates()] == list(range(1, 41))
     seqs = list(RunEvent.objects.after(run.pk, 0).values_list("seq", flat=True))
     assert seqs == list(range(1, 42))
+
+
+def test_what_a_transaction_notes_is_read_within_it(ledger: Store) -> None:
+    with ledger.together():
+        ledger.note("answer", {"number": 1})
+        assert ledger.notes("answer") == [{"number": 1}]
+        ledger.note("answer", {"number": 2})
+    assert ledger.notes("answer") == [{"number": 1}, {"number": 2}]
+
+
+def test_a_gate_that_is_no_news_is_not_told(ledger: Store) -> None:
+    ledger.add(samples.proposal(1))
+    ledger.stage(1, Stage.LOAD)
+    ledger.stage(1, Stage.LOAD)
+    ledger.finish(1, samples.correct())
+    ledger.stage(1, Stage.PROBE)
+    assert kinds(ledger).count(events.STAGE) == 1
+    assert ledger.candidates()[0].state is State.FINISHED
+
+
+def test_a_step_of_the_search_takes_few_statements(
+    ledger: Store, django_assert_max_num_queries: Any
+) -> None:
+    """What a runner costs is nearly all statements, so they are counted; a savepoint and its release stand for a commit."""
+    ledger.add(samples.proposal(1))
+    call = ModelCall(
+        candidate_id=2, model="m", role="r", prompt="p", reply="r", outcome="ok", seconds=1
+    )
+    with django_assert_max_num_queries(14), ledger.together():
+        ledger.add(samples.proposal(2, parents=(1,)))
+        ledger.model_call(call)
+        for kind in ("answer", "plan", "strategy", "shares"):
+            ledger.note(kind, {})
+        ledger.spend(tokens=10, iterations=1)
+    with django_assert_max_num_queries(7):
+        ledger.stage(2, Stage.STATIC)
+    with django_assert_max_num_queries(11), ledger.together():
+        ledger.finish(2, samples.correct())
+        ledger.spend(evaluations=1)
+        for kind in ("answer", "plan", "budget"):
+            ledger.note(kind, {})

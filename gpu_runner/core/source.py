@@ -48,6 +48,7 @@ def without_mark(text: str) -> str:
     return text.removeprefix("\ufeff")
 
 
+@lru_cache(maxsize=256)
 def check_bounds(source: str) -> Problem | None:
     """The first bound that a source breaks, or None if any parser may see it.
 

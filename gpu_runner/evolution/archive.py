@@ -19,6 +19,8 @@ BLOCK_POINTERS: Final = frozenset(
 )
 RANGES: Final = frozenset({"range", "static_range"})
 
+Kernels = list[ast.FunctionDef] | list[ast.Module]
+
 
 def cell_of(candidate: Candidate) -> Cell:
     profile = candidate.evaluation.profile if candidate.evaluation else {}
@@ -28,7 +30,7 @@ def cell_of(candidate: Candidate) -> Cell:
     names |= {node.id for node in nodes if isinstance(node, ast.Name)}
     loops = sum(_is_counted_loop(node) for node in nodes)
     return Cell(
-        launches=_launches(candidate.source, profile),
+        launches=_launches(kernels, profile),
         memory=_memory(names, loops),
         parallel=_parallel(nodes, names, loops),
         numeric=_numeric(nodes, names, profile),
@@ -45,14 +47,20 @@ def admit(archive: Mapping[Cell, Candidate], candidate: Candidate) -> Mapping[Ce
 
 def launch_count(source: str, profile: Mapping[str, Any]) -> int:
     """Launches in one call by the profile; where it does not say, the number of kernels in the text."""
+    return _launched(profile) or _functions(_kernels(source))
+
+
+def _launched(profile: Mapping[str, Any]) -> int:
     modelled = profile.get("candidate")
     parts = modelled.get("parts") if isinstance(modelled, dict) else None
-    if isinstance(parts, list) and parts:
-        return len(parts)
-    return sum(isinstance(kernel, ast.FunctionDef) for kernel in _kernels(source))
+    return len(parts) if isinstance(parts, list) else 0
 
 
-def _kernels(source: str) -> list[ast.FunctionDef] | list[ast.Module]:
+def _functions(kernels: Kernels) -> int:
+    return sum(isinstance(kernel, ast.FunctionDef) for kernel in kernels)
+
+
+def _kernels(source: str) -> Kernels:
     """The functions that Triton compiles; the whole text where none is marked."""
     tree = parse(source)
     if isinstance(tree, Problem):
@@ -74,8 +82,8 @@ def _is_counted_loop(node: ast.AST) -> bool:
     )
 
 
-def _launches(source: str, profile: Mapping[str, Any]) -> str:
-    count = launch_count(source, profile)
+def _launches(kernels: Kernels, profile: Mapping[str, Any]) -> str:
+    count = _launched(profile) or _functions(kernels)
     if count <= 2:
         return str(count)
     return "3-4" if count <= 4 else "5+"

@@ -3,12 +3,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from channels.layers import InMemoryChannelLayer
 from django.db import transaction
 from django.test import Client, override_settings
 
 from evolution_app import events, frames
 from evolution_app.frames import frames_after
-from evolution_app.models import ApiToken, Run, RunEvent, User
+from evolution_app.models import ApiToken, Hint, Run, RunEvent, User
 from gpu_runner.core.verdicts import RunState, Stage
 from gpu_runner.store import Store
 from tests.web import samples
@@ -58,8 +59,27 @@ def test_two_runs_count_apart(run: Run, owner: User) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_hint_is_sent_after_the_commit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hint_in_the_database_comes_with_its_event_or_not_at_all(run: Run) -> None:
+    def hinted() -> list[int]:
+        hints = Hint.objects.filter(group=events.run_group(run.pk)).order_by("id")
+        return [hint.message["seq"] for hint in hints]
+
+    before = hinted()
+    with transaction.atomic():
+        events.emit(run.pk, events.LOG, {})
+        transaction.set_rollback(True)
+    assert hinted() == before
+    with transaction.atomic():
+        events.emit(run.pk, events.LOG, {})
+    assert hinted() == [*before, 2]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_hint_that_is_no_row_is_sent_after_the_commit(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hints: list[int] = []
+    monkeypatch.setattr(events, "get_channel_layer", InMemoryChannelLayer)
     monkeypatch.setattr(events, "send_hint", lambda run_id, seq: hints.append(seq))
     with transaction.atomic():
         events.emit(run.pk, events.LOG, {})
