@@ -88,7 +88,7 @@ class Evaluation(BaseModel):
     environment: dict[str, Any] = {}
     profile: dict[str, Any] = Field(
         default={},
-        description="per-kernel facts: counts, registers, spills, shared memory, modelled parts",
+        description="per-kernel facts: counts, registers, spills, shared memory, modelled parts; `held_s` the device to time",
     )
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import tempfile
+import time
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 from functools import cache
@@ -195,9 +196,14 @@ class DeviceLock:
 
     Args:
         name: of the device; None locks nothing.
+
+    Attributes:
+        held_s: how long it was held exclusive, all times together, the present one not counted yet.
     """
 
     def __init__(self, name: str | None) -> None:
+        self.held_s = 0.0
+        self._exclusive_since: float | None = None
         self._device = None if name is None else _lock_file(name)
         self._timings = None if name is None else _lock_file(f"{name}-timings")
 
@@ -215,9 +221,13 @@ class DeviceLock:
             self.release()
             fcntl.flock(self._timings, fcntl.LOCK_SH)
             fcntl.flock(self._device, fcntl.LOCK_EX)
+            self._exclusive_since = time.monotonic()
 
     def release(self) -> None:
         """Harmless where nothing is held."""
+        if self._exclusive_since is not None:
+            self.held_s += time.monotonic() - self._exclusive_since
+            self._exclusive_since = None
         for fd in (self._device, self._timings):
             if fd is not None:
                 fcntl.flock(fd, fcntl.LOCK_UN)

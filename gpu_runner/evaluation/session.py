@@ -94,8 +94,14 @@ class Session:
             InvalidTask: no candidate of this task can be judged.
             RunnerError: it is we who fail.
         """
+        before_s = self._lock.held_s
         answer = self._ask({"do": "evaluate", "source": source}, on_stage)
-        return _checked(Evaluation, answer.get("evaluation"))
+        evaluation = _checked(Evaluation, answer.get("evaluation"))
+        held_s = self._lock.held_s - before_s
+        if not held_s:
+            return evaluation
+        profile = {**evaluation.profile, "held_s": round(held_s, 3)}
+        return evaluation.model_copy(update={"profile": profile})
 
     def close(self) -> None:
         """End the judge and its players."""

@@ -147,6 +147,20 @@ def test_checking_is_shared_and_timing_exclusive(lock_name: str) -> None:
     timer.close()
 
 
+def test_only_the_time_that_a_device_is_held_to_time_is_counted(lock_name: str) -> None:
+    lock = DeviceLock(lock_name)
+    lock.to_shared()
+    time.sleep(0.1)
+    lock.release()
+    assert lock.held_s == 0
+    for end in (lock.release, lock.to_shared):
+        lock.to_exclusive()
+        time.sleep(0.1)
+        end()
+    assert 0.2 <= lock.held_s < 1
+    lock.close()
+
+
 def test_two_that_both_want_to_time_do_not_block_each_other(lock_name: str) -> None:
     locks = [DeviceLock(lock_name) for _ in range(2)]
     both_check = threading.Barrier(2)

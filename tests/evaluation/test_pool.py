@@ -19,9 +19,10 @@ import pytest
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Stage, Verdict
+from gpu_runner.evaluation import devices
 from gpu_runner.evaluation import pool as pool_module
 from gpu_runner.evaluation.children import Nursery
-from gpu_runner.evaluation.devices import find_device
+from gpu_runner.evaluation.devices import DeviceLock, find_device
 from gpu_runner.evaluation.errors import (
     ChildCrashed,
     ChildFailed,
@@ -222,6 +223,18 @@ def test_an_error_of_the_watcher_costs_the_judge_not_the_pool(pool: LocalPool) -
         pool.evaluate(task(), steps(("stage", "load"), ("sleep", 60)), on_stage=refuse)
     assert living_children(pool) == set()
     assert pool.evaluate(task(), steps()).is_correct
+
+
+def test_an_evaluation_says_how_long_it_held_the_device_to_time(
+    pool: LocalPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices.tempfile, "tempdir", str(tmp_path))
+    pool._all[0].lock = DeviceLock("a-device")
+    script = steps(("quiet", 1), ("sleep", 0.2), ("stage", "profile"), ("sleep", 0.2))
+    for _ in range(2):
+        held_s = pool.evaluate(task(), script).profile["held_s"]
+        assert 0.2 <= held_s < 0.4
+    assert "held_s" not in pool.evaluate(task(), steps(("stage", "timing"))).profile
 
 
 def test_quiet_is_granted(pool: LocalPool) -> None:
