@@ -19,8 +19,20 @@ from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Fidelity, Precision, Track
 from gpu_runner.evolution.results import counts
 
-_OF_THE_TASK: Final = "probe"
-"""What an evaluation's environment says of its task, not of where it was run."""
+FINGERPRINT: Final = (
+    "gpu",
+    "gpu_memory",
+    "driver",
+    "cpu",
+    "cores",
+    "sandbox",
+    "evaluator",
+    "torch",
+    "triton",
+    "python",
+    "target",
+)
+"""What an evaluation's environment says of where it was run; the rest is of its task, or of this one evaluation."""
 
 
 class Outcome(StrEnum):
@@ -117,7 +129,7 @@ def sitting_of(environment: Mapping[str, Any]) -> str:
 
 def place(environment: Mapping[str, Any]) -> dict[str, Any]:
     """The part of an environment that is equal for all tasks of a sitting; the target counts where times are modelled."""
-    kept = {name: value for name, value in environment.items() if name != _OF_THE_TASK}
+    kept = {name: environment[name] for name in FINGERPRINT if name in environment}
     if kept.get("gpu"):
         kept.pop("target", None)
     return kept

@@ -13,13 +13,14 @@ from typing import Any
 
 from gpu_runner.bench.report import Report
 from gpu_runner.bench.results import Results
-from gpu_runner.bench.rows import Outcome
-from gpu_runner.bench.running import bench
+from gpu_runner.bench.rows import Outcome, place, sitting_of
+from gpu_runner.bench.running import bench, environment_of
 from gpu_runner.bench.suite import read_suite
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Precision, Stage, Track, Verdict
+from gpu_runner.evaluation.devices import DeviceInfo, Gpu, fingerprint
 from gpu_runner.evaluation.errors import DeviceLost
 from gpu_runner.journal import read_records
 from tests.bench.making import SETTINGS, WITHOUT_GPU, suite
@@ -264,6 +265,16 @@ def test_a_half_finished_run_of_another_kind_of_device_is_not_gone_on_with(tmp_p
     (row,) = sit(tmp_path, Pool())[0].rows
     assert row.outcome is Outcome.FAILED
     assert "holds a run with device cuda, not cpu" in row.reason
+
+
+def test_the_environment_of_a_sitting_has_all_of_a_devices_fingerprint() -> None:
+    gpu = Gpu(0, "NVIDIA H200", driver="580", memory="143771 MiB")
+    for found in (fingerprint(None, "bwrap"), fingerprint(gpu, "bwrap")):
+        assert place({**found, "probe": {"n": 3}, "seconds": 1.5}) == found
+    device = DeviceInfo("cpu", "cpu", fingerprint=fingerprint(None, "bwrap"))
+    here = environment_of(device, "h200")
+    assert here == fingerprint(None, "bwrap") | {"target": "h200"}
+    assert sitting_of(here) == sitting_of(dict(reversed(here.items())))
 
 
 PROGRAM = """
