@@ -23,7 +23,7 @@ from tests.test_driver import SOURCES, TASK, FakePool
 NOTHING = Sources({}, {})
 
 
-def models(folder: Path, url: str, **more: float) -> Models:
+def models(folder: Path, url: str, **more: float | str) -> Models:
     path = folder / "models.toml"
     path.write_text(
         f'[profiles.local]\nbase_url = "{url}"\nmodel = "m"\nretries = 0\ntimeout_s = 10\n'

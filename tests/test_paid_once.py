@@ -1,5 +1,10 @@
-"""Runs with a model killed with SIGKILL at random moments: no answer that was kept is paid for twice, none is lost."""
+"""Runs with a model killed with SIGKILL at random moments: no answer that was kept is paid for twice, none is lost.
 
+A process asks for more only once it has written down what it got, so that a kill loses at most what was in flight. That is
+counted and not timed: a socket takes what is sent to a process that is dead already, and a busy machine is late at everything.
+"""
+
+import os
 import random
 import re
 import signal
@@ -24,8 +29,7 @@ from tests.test_driver_models import NOTHING, models, spec
 ROOT = Path(__file__).parents[1]
 KILLS = 20
 BUDGET = Budget(evaluations=60)
-SEEN_S = 2.0
-"""A finished answer that arrived longer than this before a kill must be kept; on a busy machine a write takes its time."""
+KEY = "FOUNDRY_MODEL_KEY_PROCESS"
 PROGRAM = """
 import sys, time
 from pathlib import Path
@@ -35,7 +39,7 @@ from gpu_runner.proposals.models import outage
 from tests.evolution.making import evaluation
 from tests.test_driver import FakePool
 from tests.test_driver_models import NOTHING, models, spec
-from tests.test_paid_once import BUDGET
+from tests.test_paid_once import BUDGET, KEY
 
 outage.FIRST_PAUSE_S = 0.1
 folder, url = Path(sys.argv[1]), sys.argv[2]
@@ -46,15 +50,15 @@ def script(mark):
 
 print("ready", flush=True)
 with Journal(folder / "run", spec(budget=BUDGET)) as journal:
-    run(journal, FakePool(script), models=models(folder, url), sources=NOTHING)
+    run(journal, FakePool(script), models=models(folder, url, key=f'"{KEY}"'), sources=NOTHING)
 """
 
 
 class Sent:
-    """What the endpoint sent whole, and when; well, badly, late, cut off, with errors."""
+    """What the endpoint sent whole, and to which process; well, badly, late, cut off, with errors."""
 
     def __init__(self) -> None:
-        self.at: dict[int, float] = {}
+        self.to: dict[int, str] = {}
         self._lock = threading.Lock()
         self._count = 0
 
@@ -76,7 +80,7 @@ class Sent:
             (chosen or says(text))(handler, request)
             if chosen is None:
                 with self._lock:
-                    self.at[mark] = time.monotonic()
+                    self.to[mark] = handler.headers["Authorization"]
 
         return answer
 
@@ -88,12 +92,16 @@ def test_kill_9_at_20_random_moments_pays_no_kept_answer_twice(
 ) -> None:
     rng = random.Random(23)
     journal_file = tmp_path / "run" / "journal.jsonl"
-    sent, kills = Sent(), []
+    sent = Sent()
+    monkeypatch.setenv(KEY, "last")
     monkeypatch.setattr("gpu_runner.proposals.models.outage.FIRST_PAUSE_S", 0.1)
     with serve(sent.script) as endpoint:
-        for _ in range(KILLS):
+        for kill in range(KILLS):
             command = [sys.executable, "-c", PROGRAM, str(tmp_path), endpoint.url]
-            with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            environment = {**os.environ, KEY: f"process-{kill}"}
+            with subprocess.Popen(
+                command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment
+            ) as process:
                 assert process.stdout is not None
                 assert process.stdout.readline() == "ready\n"
                 before = journal_file.stat().st_size if journal_file.exists() else 0
@@ -104,11 +112,13 @@ def test_kill_9_at_20_random_moments_pays_no_kept_answer_twice(
                     time.sleep(0.01)
                 time.sleep(rng.uniform(0.0, 1.5))
                 process.send_signal(signal.SIGKILL)
-                kills.append(time.monotonic())
                 process.wait()
         with Journal(tmp_path / "run", spec(budget=BUDGET)) as journal:
             result = run(
-                journal, FakePool(), models=models(tmp_path, endpoint.url), sources=NOTHING
+                journal,
+                FakePool(),
+                models=models(tmp_path, endpoint.url, key=f'"{KEY}"'),
+                sources=NOTHING,
             )
     told = history(tmp_path / "run")
     marks = [int(found) for call in told.calls for found in re.findall(r"MARK = (\d+)", call.reply)]
@@ -117,9 +127,9 @@ def test_kill_9_at_20_random_moments_pays_no_kept_answer_twice(
     assert max(kept.values()) == 1, "an answer was recorded twice"
     candidates = Counter(call.candidate_id for call in told.calls if call.outcome == "ok")
     assert max(candidates.values()) == 1
-    lost = [at for mark, at in sent.at.items() if mark not in kept]
-    assert len(lost) <= 3 * KILLS, "more than was in flight"
-    assert all(any(0 <= kill - at < SEEN_S for kill in kills) for at in lost)
+    lost = Counter(process for mark, process in sent.to.items() if mark not in kept)
+    assert "Bearer last" not in lost, "an answer was lost without a kill"
+    assert max(lost.values(), default=0) <= spec().islands, "more than was in flight"
     numbers = [
         record["payload"]["number"]
         for record in read_records(tmp_path / "run" / "journal.jsonl")
