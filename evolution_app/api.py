@@ -10,12 +10,13 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_GET
 from ninja import NinjaAPI, Router, Schema, Status
 from ninja.security import HttpBearer, SessionAuth
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
 from evolution_app import permissions, services
 from evolution_app.api_agents import agents
 from evolution_app.api_common import MAX_PAGE, page, person
 from evolution_app.api_library import library
+from evolution_app.estimates import estimated
 from evolution_app.frames import frames_after
 from evolution_app.models import ApiToken, Candidate, Run, Task, User
 from gpu_runner.core.best_file import best_file
@@ -181,6 +182,24 @@ def start_task_run(
 def list_runs(request: HttpRequest, offset: int = 0, limit: int = 100) -> dict[str, Any]:
     rows = Run.objects.visible_to(person(request)).select_related("best__island")
     return page(rows, offset, limit, run_json)
+
+
+@runs.get("/estimate")
+def estimate(
+    request: HttpRequest,
+    model: str | None = None,
+    method: Method = Method.EVOLUTION,
+    evaluations: int | None = None,
+    wall_s: float | None = None,
+) -> dict[str, Any]:
+    """What a run may take, by past ones with the same model and method; `past_runs` 0: nothing is known."""
+    limits = {"evaluations": evaluations, "wall_s": wall_s}
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    try:
+        budget = Budget(**({"evaluations": None} | given if given else {}))
+    except ValidationError as error:
+        raise services.Refused(services.readable(error)) from error
+    return estimated(person(request), model=model, method=method, budget=budget).as_json()
 
 
 @runs.get("/{int:run_id}")

@@ -5,7 +5,8 @@ from typing import Any
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
 
-from evolution_app.models import Task
+from evolution_app.estimates import Estimate, estimated
+from evolution_app.models import Task, User
 from evolution_app.models.base import choices_of
 from evolution_app.views.reading import model_profiles
 from gpu_runner.core.contract import check_candidate, check_contract
@@ -194,6 +195,30 @@ class SubmitForm(Styled):
             evaluations=self.cleaned_data.get("evaluations"),
             wall_s=minutes * 60 if minutes else None,
         )
+
+
+class EstimateForm(forms.Form):
+    """The choices that decide what a run takes, as far as they are made; a model may be one that is gone."""
+
+    model = forms.CharField(max_length=120, required=False)
+    method = forms.ChoiceField(choices=METHODS, required=False)
+    evaluations = forms.IntegerField(min_value=1, max_value=100_000, required=False)
+    minutes = forms.FloatField(min_value=0.1, max_value=10_000, required=False)
+
+    def estimate(self, user: User) -> Estimate | None:
+        """None where nothing limits the run."""
+        chosen = self.cleaned_data
+        is_best_of_10 = chosen["method"] == BEST_OF_10
+        evaluations = 10 if is_best_of_10 else chosen["evaluations"]
+        minutes = chosen["minutes"]
+        if not evaluations and not minutes:
+            return None
+        method = Method.SAMPLING if is_best_of_10 else Method(chosen["method"] or Method.EVOLUTION)
+        budget = Budget(evaluations=evaluations, wall_s=minutes * 60 if minutes else None)
+        return estimated(user, model=chosen["model"] or None, method=method, budget=budget)
+
+
+ESTIMATED_BY = tuple(EstimateForm.base_fields)
 
 
 class SteerForm(Styled):

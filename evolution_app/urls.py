@@ -32,6 +32,7 @@ urlpatterns = [
     # Tasks
     path("tasks/new", tasks.new_task, name="task-new"),
     path("tasks/check", tasks.check_task, name="task-check"),
+    path("tasks/estimate", tasks.estimate, name="task-estimate"),
     path("tasks/<int:task_id>", tasks.task_page, name="task"),
     path("tasks/<int:task_id>/share", tasks.share_task, name="task-share"),
     path("tasks/<int:task_id>/runs", tasks.start_run, name="task-run"),

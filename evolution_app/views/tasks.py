@@ -1,6 +1,7 @@
 """Submitting a task, checking one while it is typed, and the page of a task with its runs."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
@@ -9,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from evolution_app import permissions, services, suite
-from evolution_app.forms import SubmitForm
+from evolution_app.forms import ESTIMATED_BY, EstimateForm, SubmitForm
 from evolution_app.models import Task, User
 from evolution_app.permissions import get_visible
 from evolution_app.services import NotAllowed, Refused
@@ -90,8 +91,25 @@ def _form_page(request: HttpRequest, form: SubmitForm, status: int = 200) -> Htt
         "limit_kib": MAX_BYTES // 1024,
         "section": "new",
         **_check_context(source),
+        **_estimate_context(request, {name: form[name].value() for name in ESTIMATED_BY}),
     }
     return render(request, "tasks/new.html", context, status=status)
+
+
+@signed_in
+@require_GET
+def estimate(request: HttpRequest) -> HttpResponse:
+    """What the run that the form describes may take; asked again whenever a choice changes."""
+    context = _estimate_context(request, request.GET.dict())
+    return render(request, "tasks/_estimate.html", context)
+
+
+def _estimate_context(request: HttpRequest, told: Mapping[str, Any]) -> dict[str, object]:
+    """`estimate` is None where the form has no limits that could be scaled to."""
+    form = EstimateForm(told)
+    model = str(told.get("model") or "")
+    known = form.estimate(person(request)) if form.is_valid() else None
+    return {"estimate": known, "model": model}
 
 
 @signed_in
