@@ -53,6 +53,8 @@ class Figures(BaseModel):
     kernel_us: float | None
     eager_us: float | None
     torch_compile_us: float | None
+    peak_bytes: int | None = Field(default=None, description="of the kernel; None: not known")
+    eager_peak_bytes: int | None = None
     over_eager: Ratio | None
     over_torch_compile: Ratio | None
 
@@ -94,7 +96,6 @@ class Row(BaseModel):
     evaluations: int = 0
     seconds: float = Field(default=0.0, description="wall time, other tasks beside it included")
     lock_s: float | None = Field(default=None, description="the device was held to time; None: n/a")
-    peak_bytes: int | None = Field(default=None, description="device memory; None: not known")
     roofline_us: float | None = Field(default=None, description="computed, see `bench.roofline`")
     curve: tuple[tuple[int, float], ...] = Field(
         default=(), description="best speedup over eager after so many evaluations, where it rose"
@@ -167,17 +168,19 @@ def finished_row(
         evaluations=len(evaluations),
         seconds=round(ledger.spent().get("wall_s", 0.0), 1),
         lock_s=_sum(e.profile.get("held_s") for e in [*evaluations, *([last] if last else [])]),
-        peak_bytes=_whole(shown.profile.get("peak_bytes")) if shown else None,
         roofline_us=_roofline(graph, task, shown),
         curve=tuple(_curve(candidates, ledger)),
     )
 
 
 def figures_of(evaluation: Evaluation) -> Figures:
+    kernel, eager = evaluation.candidate, evaluation.baselines.eager
     return Figures(
-        kernel_us=_us(evaluation.candidate),
-        eager_us=_us(evaluation.baselines.eager),
+        kernel_us=_us(kernel),
+        eager_us=_us(eager),
         torch_compile_us=_us(evaluation.baselines.torch_compile),
+        peak_bytes=kernel.peak_bytes if kernel else None,
+        eager_peak_bytes=eager.peak_bytes if eager else None,
         over_eager=evaluation.speedup.eager,
         over_torch_compile=evaluation.speedup.torch_compile,
     )
@@ -240,7 +243,3 @@ def _curve(candidates: list[Candidate], ledger: Ledger) -> Iterator[tuple[int, f
 def _sum(values: Iterator[Any]) -> float | None:
     known = [float(value) for value in values if isinstance(value, int | float)]
     return round(sum(known), 3) if known else None
-
-
-def _whole(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | float) and value > 0 else None

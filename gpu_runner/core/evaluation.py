@@ -32,6 +32,11 @@ class Timing(BaseModel):
     samples_us: tuple[tuple[float, ...], ...] | None = Field(
         default=None, description="device times, one tuple per block; kept for re-analysis"
     )
+    peak_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="device memory that one call takes at most, its outputs included; claimed by the player",
+    )
 
 
 class Ratio(BaseModel):

@@ -385,12 +385,13 @@ class Enqueued(Message):
 
 
 class Timed(Message):
-    """Microseconds per call, in order."""
+    """Microseconds per call, in order; with the first window, what a call takes of the device's memory."""
 
     status: Literal["timed"] = "timed"
     times_us: tuple[Annotated[float, Field(gt=0, lt=1e12, allow_inf_nan=False)], ...] = Field(
         max_length=2_000
     )
+    peak_bytes: Count | None = None
 
 
 class Modelled(Message):

@@ -45,6 +45,8 @@ def figures(
         kernel_us=us,
         eager_us=us * eager.ratio,
         torch_compile_us=us * compiled.ratio if compiled else None,
+        peak_bytes=3 << 20 if eager.low else None,
+        eager_peak_bytes=6 << 20 if eager.low else None,
         over_eager=eager,
         over_torch_compile=compiled,
     )

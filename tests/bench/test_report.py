@@ -58,7 +58,6 @@ MEASURED = [
         evaluations=4,
         roofline_us=5.0,
         lock_s=12.5,
-        peak_bytes=3 << 20,
         counts={"correct": 3, "incorrect": 1},
     ),
     row("level2/mlp", environment=ON_GPU, counts={"incorrect": 4}, reason="budget: 4 evaluations"),
@@ -93,7 +92,7 @@ def test_what_was_found_stands_on_the_page_with_its_interval() -> None:
         "no correct kernel: budget: 4 evaluations",
         "3 correct, 1 incorrect",
         "12.5",
-        "3 MiB",
+        "3 MiB eager 6 MiB",
         "50%",
     ):
         assert words in text, words

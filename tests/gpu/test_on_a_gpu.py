@@ -91,3 +91,6 @@ def test_a_kernel_is_timed_against_eager_the_compiler_and_itself(pool: LocalPool
     user = result.speedup.user
     assert user is not None
     assert 0.97 < user.ratio < 1.03
+    # A call allocates its output alone.
+    assert result.candidate.peak_bytes == 4096 * 4096 * 4
+    assert 0 < result.profile["held_s"] < 60

@@ -62,6 +62,7 @@ class TimedPlayer:
     rng: random.Random
     is_candidate: bool = False
     kept: list[tuple[Composition, list[torch.Tensor]]] = field(default_factory=list)
+    peak_bytes: int | None = None
     _ticket: int = 0
     _is_placed: bool = False
     _waits_for_device: bool = False
@@ -100,6 +101,7 @@ class TimedPlayer:
             self._answer(EnqueuedAnswer)
         answer = self._answer(Timed, step="device_hang")
         judge_us = (perf_counter() - started) * 1e6
+        self.peak_bytes = answer.peak_bytes
         if self.is_candidate and (len(self.kept) < CHECKED_WINDOWS or self.rng.random() < 0.1):
             self._keep(compositions[sampled])
         return timing.Window(claims_us=answer.times_us, judge_us=judge_us, is_gated=is_gated)
@@ -169,7 +171,6 @@ class Company:
 
 def measure(
     task: "OpenTask",
-    company: Company,
     contestant: Contestant,
     notes: list[Finding],
     seconds: dict[str, float],
@@ -180,10 +181,14 @@ def measure(
 
     Args:
         contestant: a fresh player that has loaded the candidate, and nothing else.
-        seconds: gets the time of each step: seat, wait, hold, check.
+        seconds: gets the time of each step: gather (the baselines, once a task), seat, wait, hold, check.
     """
     clock, arena = partial(_timed, seconds), contestant.arena
     rng = random.Random(task.rng.randrange(1 << 60))
+    if task.company is None:
+        with clock("gather"):
+            task.company = _gather(task, arena, rng)
+    company = task.company
     with clock("seat"):
         _seat(contestant)
         candidate = TimedPlayer("candidate", contestant.link, arena, rng, True)
@@ -206,7 +211,8 @@ def measure(
         own = samples["candidate"] = own.by_the_judge()
     with clock("check"):
         _check_kept(arena, candidate.kept)
-    times = {name: _timing(s) for name, s in samples.items()}
+    peaks = {p.name: p.peak_bytes for p in (company.eager, candidate, *company.others)}
+    times = {name: _timing(s, peaks[name]) for name, s in samples.items()}
     ratios = {
         name: ratio_interval(s.blocks_us, own.blocks_us)
         for name, s in samples.items()
@@ -237,16 +243,11 @@ def _samples(
     return samples
 
 
-def gather(task: "OpenTask", arena: Arena, seconds: dict[str, float]) -> Company:
-    """Whom the candidates of this task are timed against, ready and compiled; once a task, which takes `seconds`."""
-    if task.company is None:
-        with _timed(seconds, "gather"):
-            rng = random.Random(task.rng.randrange(1 << 60))
-            remarks: list[Finding] = []
-            eager, *others = _baselines(task, arena, rng, remarks)
-            idle = TimedPlayer("idle", _seated(task, arena, _IDLE, "idle"), arena, rng)
-            task.company = Company(eager, others, idle, remarks)
-    return task.company
+def _gather(task: "OpenTask", arena: Arena, rng: random.Random) -> Company:
+    remarks: list[Finding] = []
+    eager, *others = _baselines(task, arena, rng, remarks)
+    idle = TimedPlayer("idle", _seated(task, arena, _IDLE, "idle"), arena, rng)
+    return Company(eager, others, idle, remarks)
 
 
 _IDLE = "import torch\n"
@@ -359,7 +360,7 @@ def _check_kept(arena: Arena, kept: Sequence[tuple[Composition, list[torch.Tenso
             raise Stop(Verdict.CHEATING, finding.model_copy(update={"location": location}))
 
 
-def _timing(samples: timing.Samples) -> Timing:
+def _timing(samples: timing.Samples, peak_bytes: int | None) -> Timing:
     everything = [t for block in samples.blocks_us for t in block]
     low, _, high = quantiles(everything, n=4)
     return Timing(
@@ -368,6 +369,7 @@ def _timing(samples: timing.Samples) -> Timing:
         iqr_us=high - low,
         n=len(everything),
         samples_us=samples.blocks_us,
+        peak_bytes=peak_bytes,
     )
 
 

@@ -139,6 +139,7 @@ class Player:
         self._gate: Any = None
         self._flush: torch.Tensor | None = None
         self._has_rehearsed = False
+        self._peak_bytes: int | None = None
         self._padding: list[torch.Tensor] = []
 
     def serve(self) -> None:
@@ -581,7 +582,11 @@ class Player:
 
     def _rehearse(self, request: Window, keep: Callable[[int, Any], None]) -> None:
         """Once, before a gate is held: CUDA loads a kernel at its first launch and may wait for the whole device then."""
-        output = self._timed_call()(*self._compose_timed(request.compositions[0]))
+        given = self._compose_timed(request.compositions[0])
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        output = self._timed_call()(*given)
+        self._peak_bytes = max(0, torch.cuda.max_memory_allocated() - before)
         keep(request.sampled, output)
         self._need_flush().zero_()
         self._has_rehearsed = True
@@ -612,7 +617,7 @@ class Player:
             )
         if lent is not None:
             lent.close()
-        return Timed(times_us=tuple(max(t, 1e-3) for t in times))
+        return Timed(times_us=tuple(max(t, 1e-3) for t in times), peak_bytes=self._peak_bytes)
 
     def host_window(self, request: HostWindow, fds: list[int]) -> Message:
         from gpu_runner.evaluation.child import timing
