@@ -108,6 +108,9 @@ class CudaMemory:
             -1, nbytes, self._map(handle, size, writable=writable), size, handle, self.device
         )
 
+    def release_unused(self) -> None:
+        torch.cuda.empty_cache()
+
     def free_share(self) -> float:
         free, total = torch.cuda.mem_get_info(self.device)
         return float(free / total)

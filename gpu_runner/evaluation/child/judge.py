@@ -730,6 +730,7 @@ class _Run:
             raise
         finally:
             contestant.close()
+            arena.memory.release_unused()
 
     def _probe_beside_gpu(self, arena: Arena) -> Contestant | None:
         """Memory safety on the interpreter, whose player stays; None where it cannot judge and the GPU has to."""
@@ -753,12 +754,9 @@ class _Run:
         contestant = Contestant(self.task.new_player("cuda"), arena, Stage.TIMING)
         try:
             with self._stage(Stage.LOAD):
-                company = measuring.gather(self.task, arena, self.seconds)
                 trials.load(contestant, self.source)
             with self._stage(Stage.TIMING):
-                measured = measuring.measure(
-                    self.task, company, contestant, self.notes, self.seconds
-                )
+                measured = measuring.measure(self.task, contestant, self.notes, self.seconds)
         finally:
             contestant.close()
         self.timing, self.baselines, self.speedup = measured

@@ -48,6 +48,9 @@ class Memory(Protocol):
     def adopt(self, fd: int, nbytes: int, *, writable: bool) -> Lent:
         """Map a buffer that was lent to us; takes over `fd`. Not writable: a write is a fault, not an error."""
 
+    def release_unused(self) -> None:
+        """Give back what this process keeps for tensors to come; other processes may need it."""
+
     def free_share(self) -> float:
         """The part of the device's memory that no process holds, from 0 to 1; 1 of a host, which has limits of its own."""
 
@@ -74,6 +77,9 @@ class CpuMemory:
         except (OSError, ValueError) as error:
             os.close(fd)
             raise MemoryError(f"no shared memory of {nbytes} bytes: {error}") from error
+
+    def release_unused(self) -> None:
+        return
 
     def free_share(self) -> float:
         return 1.0
