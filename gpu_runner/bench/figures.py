@@ -104,7 +104,8 @@ def sections(rows: Sequence[Row]) -> list[Section]:
     found = []
     for (track, precision), members in _grouped(counted, lambda row: (row.track, row.precision)):
         by_gpu = _grouped(members, lambda row: str(row.environment.get("gpu") or ""))
-        for gpu, alike in by_gpu:
+        # What was measured comes first.
+        for gpu, alike in sorted(by_gpu, key=lambda one: not one[0]):
             by_sitting = _grouped(alike, lambda row: row.sitting)
             parts = [(name,) for name, _ in by_sitting]
             if gpu and len(parts) > 1:

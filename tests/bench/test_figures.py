@@ -84,7 +84,7 @@ def test_a_group_without_any_kernel_has_no_speed() -> None:
 def test_measured_and_modelled_rows_are_never_in_one_section() -> None:
     rows = [row("level1/a", FASTER), row("level1/b", 3.0)]
     found = [(s.fidelity, s.groups[0].tasks) for s in sections(rows)]
-    assert found == [(Fidelity.MODELLED, 1), (Fidelity.MEASURED, 1)]
+    assert found == [(Fidelity.MEASURED, 1), (Fidelity.MODELLED, 1)]
 
 
 def test_sittings_on_one_model_of_gpu_are_counted_apart_and_together() -> None:

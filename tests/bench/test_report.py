@@ -76,7 +76,7 @@ def test_light_dark_and_narrow_screens_are_provided_for() -> None:
     html = as_html(report_of(SETTINGS, MEASURED))
     assert 'content="width=device-width, initial-scale=1"' in html
     assert "@media (prefers-color-scheme: dark)" in html
-    assert "@media (max-width: 44rem)" in html
+    assert "@media (max-width: 64rem)" in html
 
 
 def test_what_was_found_stands_on_the_page_with_its_interval() -> None:
