@@ -92,6 +92,9 @@ class Row(BaseModel):
     fidelity: Fidelity | None = None
     environment: dict[str, Any] = {}
     best: Best | None = None
+    searched_in: tuple[str, ...] = Field(
+        default=(), description="the sittings in which its candidates were evaluated"
+    )
     counts: dict[str, int] = Field(default={}, description="candidates by verdict")
     evaluations: int = 0
     seconds: float = Field(default=0.0, description="wall time, other tasks beside it included")
@@ -164,6 +167,7 @@ def finished_row(
         fidelity=shown.fidelity if shown else None,
         environment=place(shown.environment if shown else here),
         best=best,
+        searched_in=tuple(dict.fromkeys(sitting_of(place(e.environment)) for e in evaluations)),
         counts=counts(candidates),
         evaluations=len(evaluations),
         seconds=round(ledger.spent().get("wall_s", 0.0), 1),

@@ -277,6 +277,39 @@ def test_the_environment_of_a_sitting_has_all_of_a_devices_fingerprint() -> None
     assert sitting_of(here) == sitting_of(dict(reversed(here.items())))
 
 
+def test_a_run_brought_from_another_machine_goes_on_and_says_so(tmp_path: Path) -> None:
+    suite(tmp_path / "suite", "level1/a", "level1/b")
+    stops: list[Callable[[], None]] = []
+
+    def on(driver: str, stop_at: int = 0) -> Pool:
+        pool = Pool()
+
+        def measured(task: TaskSpec, mark: int) -> Evaluation:
+            if len(pool.evaluated) == stop_at:
+                stops[0]()
+            where = {"gpu": "NVIDIA H200", "driver": driver}
+            return evaluation(1.0 + mark, interval=(0.9 + mark, 1.1 + mark), environment=where)
+
+        pool._by_task = measured
+        pool.device.kind = "cuda"
+        return pool
+
+    # Five evaluations of the first task, the best once more included, and one of the second.
+    sit(tmp_path, on("580", stop_at=6), on_stop=stops.append)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for part in ("suite", "out"):
+        (tmp_path / part).rename(moved / part)
+    report, _ = sit(moved, on("590"))
+    old, new = (row.sitting for row in report.rows)
+    assert [row.searched_in for row in report.rows] == [(old,), (old, new)]
+    assert [row.environment["driver"] for row in report.rows] == ["580", "590"]
+    # Each alone, and both together, since the GPU is of one model.
+    assert report.sections[0].sittings == tuple(sorted((old, new)))
+    page = (moved / "out" / "report.html").read_text()
+    assert f"searched in the sittings {old}, {new}, timed for publication in {new}" in page
+
+
 PROGRAM = """
 import sys, time
 from pathlib import Path

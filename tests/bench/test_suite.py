@@ -82,6 +82,12 @@ def test_a_pattern_that_names_nothing_is_refused(tmp_path: Path) -> None:
         read_suite(tmp_path, ["a", "b"])
 
 
+def test_every_file_of_the_built_in_suite_is_a_task() -> None:
+    tasks = read_suite(Path(__file__).parents[2] / "examples")
+    assert [(task.name, task.problem) for task in tasks if task.problem] == []
+    assert {task.level for task in tasks} == {"level1", "level2", "level3", "serving"}
+
+
 def test_a_folder_without_tasks_is_refused_with_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(NoSuite, match=r"holds no task; expected files such as level1/NAME\.py"):
         read_suite(tmp_path)
