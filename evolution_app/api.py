@@ -193,10 +193,9 @@ def estimate(
     wall_s: float | None = None,
 ) -> dict[str, Any]:
     """What a run may take, by past ones with the same model and method; `past_runs` 0: nothing is known."""
-    limits = {"evaluations": evaluations, "wall_s": wall_s}
-    given = {name: limit for name, limit in limits.items() if limit is not None}
     try:
-        budget = Budget(**({"evaluations": None} | given if given else {}))
+        is_limited = evaluations is not None or wall_s is not None
+        budget = Budget(evaluations=evaluations, wall_s=wall_s) if is_limited else Budget()
     except ValidationError as error:
         raise services.Refused(services.readable(error)) from error
     return estimated(person(request), model=model, method=method, budget=budget).as_json()

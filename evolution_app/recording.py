@@ -415,6 +415,30 @@ def _follow_nomination(run: Run, payload: dict[str, Any]) -> None:
         )
 
 
+def _follow_summary(run: Run, payload: dict[str, Any]) -> None:
+    """A model's words for a draft become its next version, marked as such, unless a person was there first."""
+    content = EntryContent.model_validate(payload)
+    entry = ExperienceEntry.objects.filter(
+        nominated_by=None,
+        state=EntryState.DRAFT,
+        evidence__before__run=run,
+        evidence__before__number=content.provenance.parent_id or 0,
+        evidence__after__number=content.provenance.candidate_id or 0,
+        current__number=1,
+    ).first()
+    if entry is None:
+        return
+    entry.current = EntryVersion.objects.create(
+        entry=entry,
+        number=2,
+        title=content.title,
+        kind=content.kind,
+        content=payload,
+        note="put into words by a model",
+    )
+    entry.save(update_fields=["current", "changed_at"])
+
+
 _FOLLOWS = {
     "best": _follow_best,
     "island": _follow_island,
@@ -423,6 +447,7 @@ _FOLLOWS = {
     "log": _follow_log,
     "result": _follow_result,
     "nomination": _follow_nomination,
+    "summary": _follow_summary,
 }
 
 

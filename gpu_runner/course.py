@@ -9,9 +9,10 @@ import dataclasses
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from gpu_runner import diagnosis, experience
+from gpu_runner.advising import Adviser, Planned, Summarised
 from gpu_runner.core.candidate import Candidate, Proposal
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.ledger import Ledger, ModelCall
@@ -33,11 +34,12 @@ from gpu_runner.evolution import (
     texts,
 )
 from gpu_runner.evolution.fitness import is_correct, rank_key, worth
+from gpu_runner.evolution.plans import Suggestion
 from gpu_runner.evolution.results import RunResult
 from gpu_runner.evolution.types import Key, Operator, Request, Settings, State
-from gpu_runner.proposals.models import Models, ProfileError, Writer
+from gpu_runner.proposals.models import Models, ProfileError, Role, Team, Writer
 from gpu_runner.proposals.models.prices import Allowance
-from gpu_runner.proposals.models.writer import Post
+from gpu_runner.proposals.models.writer import Consulted, Post
 from gpu_runner.proposals.types import Draft
 from gpu_runner.purse import Purse, tokens_of
 from gpu_runner.questions import Answer, Question
@@ -49,6 +51,10 @@ MAX_INTERRUPTIONS: Final = 10
 """Times that the runner may die while it evaluates one candidate before that looks like the candidate's doing."""
 MAX_SEEDINGS: Final = 3
 """How often a model is asked for first candidates where none of its answers could be used."""
+RESULTS_PER_PLAN: Final = 6
+"""Evaluations between two looks of a planner at the plan."""
+MAX_BASES: Final = 4
+"""Kernels that a planner is shown, the best ones."""
 MAX_PUBLISHED: Final = 3
 """How many of the best are timed once more until one holds."""
 
@@ -86,7 +92,7 @@ class Evaluated:
     is_again: bool = False
 
 
-Message = Inspected | Offered | Drafted | ModelCall | Staged | Evaluated
+Message = Inspected | Offered | Drafted | ModelCall | Staged | Evaluated | Planned | Summarised
 Job = Callable[[], Message]
 
 
@@ -134,16 +140,20 @@ class Course:
         self._spec = ledger.spec
         self._shelf = library if self._spec.use_library else None
         self._purse = Purse(ledger, clock)
-        self._writer: Writer | None = None
+        self._team = Team()
         self._drafter: Drafter | None = None
+        self._adviser = Adviser(self._team, self._spec.task, self._purse)
         self._seedings = 0
         self._report = TaskReport(inputs=(), outputs=(), probe=None)
-        self._settings = Settings(method=self._spec.method)
+        self._settings = Settings(method=self._spec.method, models=self._spec.models)
         self._state = engine.begin(self._spec.islands, self._settings)
         self._candidates: dict[int, Candidate] = {}
         self._waiting: deque[Candidate] = deque()
         self._offers: dict[Key, list[Draft]] = {}
         self._drafting = 0
+        self._advising = 0
+        self._is_planning = False
+        self._planned_at = 0
         self._posted: dict[str, Question] = {}
         self._set_aside: dict[str, tuple[Allowance, ...]] = {}
         self._evaluating: set[int] = set()
@@ -159,7 +169,8 @@ class Course:
     def start(self) -> None:
         """Ask for a slot to look at the task; a run whose model is not configured has failed."""
         try:
-            self._writer = self._hired(self._spec.model) if self._spec.model else None
+            self._team = Team([self._hired(name) for name in self._spec.models])
+            self._adviser = Adviser(self._team, self._spec.task, self._purse)
         except ProfileError as error:
             self._ledger.set_state(RunState.FAILED, str(error))
             self.result = self._summary(RunState.FAILED, str(error), None)
@@ -199,6 +210,12 @@ class Course:
                 self._take_drafts(message)
             case ModelCall():
                 self._record_call(message, None)
+            case Planned():
+                self._advising -= 1
+                self._take_plan(message)
+            case Summarised():
+                self._advising -= 1
+                self._take_summary(message)
             case Offered():
                 self._drafting -= 1
                 self._deal(message)
@@ -225,7 +242,9 @@ class Course:
         self._take_injected()
         if wanted is RunState.RUNNING:
             self._fill()
-        if self._in_flight or (wanted is RunState.RUNNING and self._is_patient):
+        if self._in_flight or self._advising:
+            return
+        if wanted is RunState.RUNNING and self._is_patient:
             return
         self._end(*self._rest(wanted))
 
@@ -239,7 +258,14 @@ class Course:
         self._report = report
         self._ledger.report(report)
         self._drafter = Drafter(
-            self._pool, self._spec, report, self._sources, self._writer, self._shelf, self._purse
+            self._pool,
+            self._spec,
+            report,
+            self._sources,
+            self._team,
+            self._adviser,
+            self._shelf,
+            self._purse,
         )
         self._resume()
         self._ledger.set_state(RunState.RUNNING)
@@ -287,11 +313,12 @@ class Course:
 
     def _seed_by_model(self) -> None:
         """Nothing else has a first candidate: let the model write one for each island from the reference alone."""
-        assert self._writer is not None
+        writers = self._team.usable(Role.INITIALISER)
         self._seedings += 1
         for island in self._state.islands:
-            if self._stop_reason() is None:
-                number, model = self._state.asked, self._writer.name
+            if writers and self._stop_reason() is None:
+                number, own = self._state.asked, self._settings.model_of(island.index)
+                model = own if own in writers else writers[0]
                 self._draft(Request(number, island.index, Operator.SEED, (), model=model))
 
     # Drafting.
@@ -495,6 +522,59 @@ class Course:
         if self._state.migrations > before.migrations:
             self._note_migration(before, candidate)
         self._nominate(candidate)
+        self._plan()
+
+    # Advice.
+
+    def _plan(self) -> None:
+        """Have the plan edited once enough results have come since the last time."""
+        is_due = self._state.told - self._planned_at >= RESULTS_PER_PLAN and not self._is_planning
+        if not is_due or self._ending is not None or not self._adviser.has(Role.PLANNER):
+            return
+        if self._spec.method is not Method.EVOLUTION or self._stop_reason() is not None:
+            return
+        members = {m.id: m for island in self._state.islands for m in island.correct}
+        bases = sorted(members.values(), key=rank_key)[:MAX_BASES]
+        if not bases:
+            return
+        self._planned_at, self._is_planning = self._state.told, True
+        self._advising += 1
+        ideas = tuple(self._state.plan.ideas.values())
+        self._desk.think(lambda: self._adviser.plan(bases, ideas))
+
+    def _take_plan(self, planned: Planned) -> None:
+        self._is_planning = False
+        edit = planned.consulted.advice
+        with self._ledger.together():
+            self._take_advice(planned.consulted)
+            if edit is None:
+                return
+            before = self._state
+            ideas = [
+                (
+                    self._candidates[new.base],
+                    Suggestion(new.key, new.text, "planner", new.gain, new.difficulty),
+                )
+                for new in edit.add
+            ]
+            self._ledger.note("answer", replay.planned_answer(ideas, edit.drop))
+            self._state = engine.planned(before, ideas, edit.drop)
+            self._note_changes(before)
+
+    def _take_summary(self, summarised: Summarised) -> None:
+        with self._ledger.together():
+            self._take_advice(summarised.consulted)
+            if summarised.consulted.advice is not None:
+                content = summarised.consulted.advice.model_dump(mode="json")
+                self._ledger.note("summary", content)
+
+    def _take_advice(self, consulted: Consulted[Any]) -> None:
+        for call in consulted.calls:
+            self._record_call(call, None)
+        for allowance in consulted.allowances:
+            self._purse.settle(allowance)
+        if consulted.trouble:
+            self._log(consulted.trouble)
 
     def _write_texts(self) -> None:
         """A strategy's text that had its trial gets a child that says what was learnt."""
@@ -511,6 +591,9 @@ class Course:
         entry = experience.distil(parent, child, self._spec.task, self._report)
         if entry is not None:
             self._ledger.note("nomination", entry.model_dump(mode="json"))
+            if self._adviser.has(Role.SUMMARISER):
+                self._advising += 1
+                self._desk.think(lambda: self._adviser.summarise(entry))
 
     # Budget.
 
@@ -566,6 +649,7 @@ class Course:
         self._state = replay.replay(
             self._spec.islands, self._candidates, self._ledger.notes("answer"), self._settings
         )
+        self._planned_at = self._state.told
         self._settle_evaluations()
         for candidate in list(self._candidates.values()):
             if candidate.id not in self._state.made:

@@ -7,6 +7,7 @@ from importlib import metadata
 from typing import Final
 
 from gpu_runner import experience
+from gpu_runner.advising import Adviser, Ordered
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.entries import Entry
 from gpu_runner.core.ledger import ModelCall
@@ -19,9 +20,9 @@ from gpu_runner.evolution import engine
 from gpu_runner.evolution.fitness import is_correct, worth
 from gpu_runner.evolution.strategies import strategy_of
 from gpu_runner.evolution.types import Operator, Request, Way
-from gpu_runner.proposals.models import Order, Role, Writer
+from gpu_runner.proposals.models import Order, Role, Team
 from gpu_runner.proposals.models.prices import Allowance
-from gpu_runner.proposals.models.writer import OnCall, Post
+from gpu_runner.proposals.models.writer import Consulted, OnCall, Post
 from gpu_runner.proposals.types import Draft
 from gpu_runner.purse import Purse
 from gpu_runner.sources import Pool, Sources
@@ -72,7 +73,8 @@ class Drafter:
         spec: RunSpec,
         report: TaskReport,
         sources: Sources,
-        writer: Writer | None,
+        team: Team,
+        adviser: Adviser,
         shelf: experience.Shelf | None,
         purse: Purse,
     ) -> None:
@@ -80,28 +82,29 @@ class Drafter:
         self._spec = spec
         self._report = report
         self._sources = sources
-        self._writer = writer
+        self._team = team
+        self._adviser = adviser
         self._shelf = shelf
         self._purse = purse
 
     @property
     def has_model(self) -> bool:
         """Whether a model could be asked just now."""
-        return self._writer is not None and self._writer.is_usable and not self._purse.is_short
+        return self._team.is_usable and not self._purse.is_short
 
     @property
     def is_model_away(self) -> bool:
         """Whether a model may come back that does not answer just now."""
-        return self._writer is not None and self._writer.is_away
+        return self._team.is_away
 
     @property
     def requests_per_island(self) -> int:
-        return self._writer.requests_per_island if self._writer is not None else 1
+        return self._team.requests_per_island
 
     @property
     def model_trouble(self) -> str:
-        """Why the run goes on without its model for good; empty while it does not."""
-        return self._writer.trouble if self._writer is not None else ""
+        """Why the run goes on without its models for good; empty while it does not."""
+        return self._team.trouble
 
     @property
     def ways(self) -> frozenset[Way]:
@@ -110,11 +113,13 @@ class Drafter:
 
     @property
     def _models_ways(self) -> frozenset[Way]:
-        writer = self._writer
-        if writer is None or not self.has_model:
+        if not self.has_model:
             return frozenset()
-        played = (op for op in MODEL_OPERATORS if writer.plays(_role(op)))
-        return frozenset(Way(operator, writer.name) for operator in played)
+        return frozenset(
+            Way(operator, name)
+            for operator in MODEL_OPERATORS
+            for name in self._team.usable(_role(operator))
+        )
 
     def first_drafts(self, log: Callable[[str], None]) -> dict[str, list[Draft]]:
         """First candidates by kind of origin, in the order of preference of each source, each source once."""
@@ -146,19 +151,20 @@ class Drafter:
         self, request: Request, context: Context, rng: random.Random, on_call: OnCall
     ) -> Drafted:
         """Let the model write; a random share of its proposals goes without the library, to see what that is worth."""
-        if self._writer is None:
-            return Drafted(request, (), trouble="no model is configured")
-        shown = self._shown(request, rng)
+        ordered, shown = self._shown(request, rng)
+        advice = ordered.consulted
+        for call in advice.calls:
+            on_call(call)
         order = self._order(request, shown.entries, context)
-        written = self._writer.write(order, self._purse, on_call)
+        written = self._team[request.model].write(order, self._purse, on_call)
         return Drafted(
             request,
             (written.draft,) if written.draft else (),
             calls=written.calls,
-            trouble=written.trouble,
+            trouble="; ".join(filter(None, (advice.trouble, written.trouble))),
             arm=shown.arm,
             entries=tuple(entry.id for entry in shown.entries),
-            allowances=written.allowances,
+            allowances=(*advice.allowances, *written.allowances),
             is_put_off=written.is_put_off,
             post=written.post,
         )
@@ -182,11 +188,11 @@ class Drafter:
             show_findings=self._spec.use_diagnosis,
         )
 
-    def _shown(self, request: Request, rng: random.Random) -> experience.Shown:
+    def _shown(self, request: Request, rng: random.Random) -> tuple[Ordered, experience.Shown]:
         """What the proposal sees of the library, drawn by chance from what fits its parents and its island."""
         library = self._shelf.library() if self._shelf else None
         if not library:
-            return experience.Shown("")
+            return Ordered((), Consulted()), experience.Shown("")
         strategy = strategy_of(request.island)
         query = experience.query_for(
             self._spec.task,
@@ -195,7 +201,11 @@ class Drafter:
             lens=" ".join([strategy.lens, *strategy.words]),
             triton=TRITON,
         )
-        return experience.show(library.retrieve(query, experience.FOUND), rng)
+        found = library.retrieve(query, experience.FOUND)
+        ordered = self._adviser.order(
+            " ".join([query.words, *query.bottlenecks, query.lens]), found
+        )
+        return ordered, experience.show(ordered.hits, rng)
 
     def _demonstrations(self) -> list[Draft]:
         if self._shelf is None:

@@ -49,12 +49,19 @@ class Purse:
             for name, amount in amounts.items():
                 self._spent[name] = self._spent.get(name, 0.0) + amount
 
-    def allow(self, tokens_in: int, max_tokens: int, price: Price) -> Allowance | None:
-        """Set aside what a request may cost: a shorter answer where the budget is nearly spent, None where it is too little."""
+    def allow(
+        self, tokens_in: int, max_tokens: int, price: Price, *, is_needed: bool = True
+    ) -> Allowance | None:
+        """Set aside what a request may cost: a shorter answer where the budget is nearly spent, None where it is too little.
+
+        Args:
+            is_needed: False where the run can do without, so that too little for this request ends nothing.
+        """
         with self._lock:
             left = min(max_tokens, self._affordable(tokens_in, price))
             if left < min(MIN_REPLY, max_tokens):
-                self._short = f"the next request may cost {tokens_in + MIN_REPLY:,} tokens"
+                if is_needed:
+                    self._short = f"the next request may cost {tokens_in + MIN_REPLY:,} tokens"
                 return None
             allowance = Allowance(tokens_in, left, price.of(tokens_in, left))
             self._allowed.append(allowance)
@@ -96,6 +103,16 @@ class Purse:
             by_money = left_usd * 1e6 / price.usd_out if price.usd_out else ENDLESS * (left_usd > 0)
             most = min(most, int(by_money))
         return most
+
+
+class ForAdvice:
+    """The purse for requests that a run can do without."""
+
+    def __init__(self, purse: Purse) -> None:
+        self._purse = purse
+
+    def allow(self, tokens_in: int, max_tokens: int, price: Price) -> Allowance | None:
+        return self._purse.allow(tokens_in, max_tokens, price, is_needed=False)
 
 
 def tokens_of(call: ModelCall) -> int:

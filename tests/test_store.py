@@ -421,3 +421,21 @@ def test_a_step_of_the_search_takes_few_statements(
         ledger.spend(evaluations=1)
         for kind in ("answer", "plan", "budget"):
             ledger.note(kind, {})
+
+
+def test_a_models_words_for_a_draft_are_its_next_version_unless_a_person_was_first(
+    ledger: Store, run: Run, expert: User
+) -> None:
+    ledger.add(samples.proposal(1))
+    ledger.add(samples.proposal(2, parents=(1,), generation=1))
+    ledger.finish(1, samples.correct(1.0))
+    ledger.finish(2, samples.correct(3.0))
+    report = TaskReport(inputs=(), outputs=(TensorSpec(shape=(4,), dtype="float32"),), probe=None)
+    lesson = distil(*ledger.candidates(), ledger.spec.task, report)
+    assert lesson is not None
+    ledger.note("nomination", lesson.model_dump(mode="json"))
+    told = lesson.model_copy(update={"title": "Double by adding", "by_model": ("title",)})
+    for _ in range(2):
+        ledger.note("summary", told.model_dump(mode="json"))
+    entry = ExperienceEntry.objects.get()
+    assert (entry.content, entry.versions.count()) == (told, 2)

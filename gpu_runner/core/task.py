@@ -69,10 +69,24 @@ class RunSpec(BaseModel):
     budget: Budget = Budget()
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     model: str | None = Field(default=None, description="a profile of models.toml; None: no model")
+    more_models: tuple[str, ...] = Field(
+        default=(), max_length=7, description="further profiles; islands take turns with them"
+    )
     method: Method = Field(default=Method.EVOLUTION, description="or the control arm")
     use_initialisers: bool = True
     use_diagnosis: bool = True
     use_library: bool = True
+
+    @model_validator(mode="after")
+    def _first_model_first(self) -> Self:
+        if self.more_models and self.model is None:
+            raise ValueError("more_models come after model; name that one too")
+        return self
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """All profiles that take part, each once, in the order in which islands take turns with them."""
+        return tuple(dict.fromkeys((self.model, *self.more_models))) if self.model else ()
 
 
 def best_of_10(spec: RunSpec) -> RunSpec:
@@ -84,6 +98,7 @@ def best_of_10(spec: RunSpec) -> RunSpec:
         update={
             "method": Method.SAMPLING,
             "islands": 1,
+            "more_models": (),
             "budget": spec.budget.model_copy(update={"evaluations": 10, "iterations": 10}),
             "use_initialisers": False,
             "use_diagnosis": False,

@@ -18,6 +18,8 @@ PRIOR_GAIN: Final = 0.1
 PRIOR_TRIES: Final = 1.0
 FLOOR: Final = 0.2
 """Of the prior's rate: no way falls below it, so that nothing is given up for good."""
+AT_HOME: Final = 3.0
+"""Weight of an island's own model to one of another, before what they earned."""
 MEMORY: Final = 1.0
 """What is left of a way's credit after each of its tries."""
 
@@ -44,20 +46,28 @@ def weights(
     ways: Collection[Way],
     *,
     learns: bool = True,
+    home: str = "",
 ) -> dict[Way, float]:
     """The weight of each way that the island uses; the ways of one operator share that operator's.
 
     Args:
         learns: False leaves the credit out.
+        home: the island's own model.
     """
     used = sorted(way for way in ways if shares.get(way.operator, 0) > 0)
-    siblings = [way.operator for way in used]
+    parts: dict[Operator, float] = {}
+    for way in used:
+        parts[way.operator] = parts.get(way.operator, 0.0) + _part(way, home)
     return {
         way: shares[way.operator]
-        / siblings.count(way.operator)
+        * (_part(way, home) / parts[way.operator])
         * (rate(credit.get(way, Credit())) if learns else 1.0)
         for way in used
     }
+
+
+def _part(way: Way, home: str) -> float:
+    return AT_HOME if home and way.model == home else 1.0
 
 
 def in_order(weighted: Mapping[Way, float], rng: random.Random) -> Iterator[Way]:

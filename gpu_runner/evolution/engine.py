@@ -159,12 +159,26 @@ def text_written(state: State, want: texts.Wanted, text: str) -> State:
     return replace(state, texts=texts.born(state.texts, want, text))
 
 
+def planned(
+    state: State, ideas: Sequence[tuple[Candidate, plans.Suggestion]], dropped: Collection[int]
+) -> State:
+    """The plan as a planner edits it: open ideas withdrawn, new ones added for their bases."""
+    plan = plans.withdrawn(state.plan, dropped)
+    for base, suggestion in ideas:
+        plan = plans.proposed(plan, base, [suggestion])
+    return _checked(state, replace(state, plan=plan))
+
+
 def shares(state: State, ways: frozenset[Way]) -> dict[Way, float]:
     """The chance of each way on an average island, where all of them apply."""
     mean: dict[Way, float] = {}
     for island in state.islands:
         weighted = bandit.weights(
-            island.strategy.shares, state.credit, ways, learns=state.settings.bandit
+            island.strategy.shares,
+            state.credit,
+            ways,
+            learns=state.settings.bandit,
+            home=state.settings.model_of(island.index),
         )
         total = sum(weighted.values())
         for way, weight in weighted.items():
@@ -259,8 +273,13 @@ def _idea_for(state: State, way: Way, parent: Candidate) -> Idea | None:
 def _ways_in_order(
     state: State, island: Island, ways: Collection[Way], rng: random.Random
 ) -> Iterator[Way]:
-    learns = state.settings.bandit
-    weighted = bandit.weights(island.strategy.shares, state.credit, ways, learns=learns)
+    weighted = bandit.weights(
+        island.strategy.shares,
+        state.credit,
+        ways,
+        learns=state.settings.bandit,
+        home=state.settings.model_of(island.index),
+    )
     return bandit.in_order(weighted, rng)
 
 

@@ -141,6 +141,16 @@ def judged(plan: Plan, idea_id: int, candidate: Candidate) -> Plan:
     return _learnt(_put(plan, over), idea.key, lesson)
 
 
+def withdrawn(plan: Plan, numbers: Collection[int]) -> Plan:
+    """The plan without open ideas that somebody thinks nothing of any more; those being tried stay."""
+    gone = {
+        number: _edited(plan.ideas[number], state=IdeaState.DROPPED)
+        for number in numbers
+        if plan.ideas[number].state is IdeaState.OPEN and not plan.ideas[number].in_flight
+    }
+    return replace(plan, ideas=MappingProxyType({**plan.ideas, **gone}))
+
+
 def changed(before: Plan, after: Plan) -> list[Idea]:
     """Ideas that are new or not what they were, for the ledger."""
     return [idea for number, idea in after.ideas.items() if before.ideas.get(number) is not idea]

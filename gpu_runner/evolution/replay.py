@@ -1,11 +1,13 @@
 """A run again from its answers: the fold over what the ledger's notes `answer` say, in their order."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from gpu_runner.core.candidate import Candidate
 from gpu_runner.core.verdicts import State as Life
 from gpu_runner.evolution import engine
+from gpu_runner.evolution.plans import Suggestion
 from gpu_runner.evolution.texts import Wanted
 from gpu_runner.evolution.types import Operator, Request, Settings, State
 
@@ -37,6 +39,14 @@ def asked_answer(
         "dry": is_dry,
         "cost": cost,
     }
+
+
+def planned_answer(
+    ideas: Iterable[tuple[Candidate, Suggestion]], dropped: Iterable[int]
+) -> dict[str, Any]:
+    """A planner edited the plan."""
+    told = [{"base": base.id, **asdict(suggestion)} for base, suggestion in ideas]
+    return {"event": "planned", "ideas": told, "dropped": list(dropped)}
 
 
 def text_answer(want: Wanted, text: str) -> dict[str, Any]:
@@ -75,6 +85,12 @@ def _applied(state: State, candidates: Mapping[int, Candidate], answer: Mapping[
     if answer["event"] == "text":
         parents = tuple(state.texts[number] for number in answer["parents"])
         return engine.text_written(state, Wanted(answer["island"], parents), answer["text"])
+    if answer["event"] == "planned":
+        ideas = [
+            (candidates[told["base"]], Suggestion(**{k: v for k, v in told.items() if k != "base"}))
+            for told in answer["ideas"]
+        ]
+        return engine.planned(state, ideas, answer["dropped"])
     made = [candidates[number] for number in answer["candidates"]]
     if answer["event"] == "seeded":
         return engine.enqueued(state, made, Operator.SEED)

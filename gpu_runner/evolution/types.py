@@ -38,7 +38,11 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """Parts of the search that can be switched off, to see what each is worth (`docs/search.md`)."""
+    """Parts of the search that can be switched off, to see what each is worth (`docs/search.md`).
+
+    Args:
+        models: that write; islands take turns with them.
+    """
 
     method: Method = Method.EVOLUTION
     migration: bool = True
@@ -47,6 +51,11 @@ class Settings:
     bandit: bool = True
     texts: bool = True
     restarts: bool = True
+    models: tuple[str, ...] = ()
+
+    def model_of(self, island: int) -> str:
+        """The island's own model; "" where none takes part."""
+        return self.models[island % len(self.models)] if self.models else ""
 
 
 class Cell(NamedTuple):

@@ -117,3 +117,11 @@ def test_a_child_says_what_was_learnt_and_forgets_what_its_parent_said_of_it() -
     child = texts.child_of(texts.Wanted(0, (parent,)), Plan(lessons=lessons))
     assert child == f"Fuse. {texts.LEARNT} launches, spills paid; uncoalesced, tail did not."
     assert texts.child_of(texts.Wanted(0, (parent,)), Plan()) == "Fuse."
+
+
+def test_an_islands_own_model_is_preferred_until_another_earns_more() -> None:
+    weighted = bandit.weights(SHARES, {}, [CHEAP, DEAR, TUNE], learns=False, home="dear")
+    assert weighted == {CHEAP: 0.5, DEAR: 1.5, TUNE: 1.0}
+    credit = {CHEAP: Credit(20, 10.0, 20), DEAR: Credit(20, 0.0, 20)}
+    learnt = bandit.weights(SHARES, credit, [CHEAP, DEAR, TUNE], home="dear")
+    assert learnt[CHEAP] > learnt[DEAR]

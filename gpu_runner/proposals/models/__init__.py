@@ -2,7 +2,8 @@
 
 Parts: profiles (the operator's file), endpoints (a profile in use: rates, outage), client (one bounded request), replies
 (what came, checked), failures (how it can end), prices (what it may cost), prompts (versioned text files), parsing (answers,
-strictly), writer (a request, its answer, one chance to mend it). No model configured is a normal case.
+strictly), writer (a request, its answer, one chance to mend it), advice (plans, summaries, orders of entries), team (the
+models of one run). No model configured is a normal case.
 """
 
 import os
@@ -20,6 +21,7 @@ from gpu_runner.proposals.models.profiles import (
     read_profiles,
 )
 from gpu_runner.proposals.models.prompts import Order
+from gpu_runner.proposals.models.team import Team
 from gpu_runner.proposals.models.writer import Poster, Writer, Written
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "ProfileError",
     "Profiles",
     "Role",
+    "Team",
     "Writer",
     "Written",
     "load_models",

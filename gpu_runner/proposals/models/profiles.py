@@ -34,6 +34,10 @@ class Role(StrEnum):
     RERANKER = "reranker"
 
 
+WRITING: Final = frozenset({Role.INITIALISER, Role.OPTIMISER, Role.REPAIRER})
+"""What a profile does that names no roles; advice is asked only of those that name it."""
+
+
 class Profile(BaseModel):
     """One model behind an OpenAI-compatible endpoint. Prices are US dollars per million tokens."""
 
@@ -42,7 +46,7 @@ class Profile(BaseModel):
     base_url: str = Field(pattern=r"^https?://[^\s@]+$")
     model: str = Field(min_length=1, max_length=200)
     key: str | None = Field(default=None, pattern=r"^FOUNDRY_MODEL_KEY_[A-Z0-9_]+$")
-    roles: frozenset[Role] = Field(default=frozenset(Role), min_length=1)
+    roles: frozenset[Role] = Field(default=WRITING, min_length=1)
     initialiser_form: Literal["order", "reference"] = Field(
         default="order",
         description="reference: the bare reference with one sentence, as models trained to translate expect it",

@@ -104,7 +104,7 @@ def _shorter(order: Order) -> Order | None:
 
 
 def _reference_only(order: Order) -> list[Message]:
-    text = _template("reference").substitute(
+    text = template("reference").substitute(
         reference=order.task.source.rstrip(),
         rules=_TRACKS[order.task.track],
         precision=_precision(order),
@@ -113,11 +113,11 @@ def _reference_only(order: Order) -> list[Message]:
 
 
 def _whole(order: Order) -> list[Message]:
-    system = _template("system").substitute(
+    system = template("system").substitute(
         track=_TRACKS[order.task.track], precision=_precision(order)
     )
-    user = _template("order").substitute(
-        job=_template(f"jobs/{order.role}").template.strip(),
+    user = template("order").substitute(
+        job=template(f"jobs/{order.role}").template.strip(),
         lens=order.lens,
         device=order.device,
         target=order.task.target,
@@ -126,7 +126,7 @@ def _whole(order: Order) -> list[Message]:
         outputs=_shapes(order.report.outputs),
         parents="".join(_parent(order, n, parent) for n, parent in enumerate(order.parents)),
         entries=_section("Lessons from other tasks", [_entry(entry) for entry in order.entries]),
-        examples=_section("Other kernels of this task", [_example(c) for c in order.examples]),
+        examples=_section("Other kernels of this task", [as_example(c) for c in order.examples]),
         hints=_section("People ask for", [f"- {hint}" for hint in order.hints]),
         idea=_section("Try this now", [order.idea] if order.idea else []),
         failed=_section("Tried on this kernel without success", [f"- {m}" for m in order.failed]),
@@ -135,7 +135,7 @@ def _whole(order: Order) -> list[Message]:
 
 
 def repair_message(reason: str) -> Message:
-    return {"role": "user", "content": _template("repair_answer").substitute(reason=reason)}
+    return {"role": "user", "content": template("repair_answer").substitute(reason=reason)}
 
 
 def as_text(messages: Sequence[Message]) -> str:
@@ -144,7 +144,8 @@ def as_text(messages: Sequence[Message]) -> str:
 
 
 @functools.cache
-def _template(name: str) -> Template:
+def template(name: str) -> Template:
+    """A text of this version by its name without the ending."""
     return Template((_FOLDER / f"{name}.txt").read_text(encoding="utf-8"))
 
 
@@ -208,7 +209,7 @@ def _entry(entry: Entry) -> str:
     return f"[{entry.id}] {content.title}: {content.action}{conditions}{danger}{code}"
 
 
-def _example(candidate: Candidate) -> str:
+def as_example(candidate: Candidate) -> str:
     return f"{_state_of(candidate)}\n```python\n{candidate.source.rstrip()}\n```"
 
 

@@ -2,8 +2,8 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, TypeVar
 
 from gpu_runner.core.ledger import ModelCall
 from gpu_runner.proposals.models.endpoints import Endpoint, PutOff, body_for
@@ -23,6 +23,9 @@ from gpu_runner.proposals.types import Draft
 MAX_REFUSALS: Final = 3
 """Requests in a row that were refused before a run goes on without its model."""
 
+ADVICE_TEMPERATURE: Final = 0.3
+
+T = TypeVar("T")
 OnCall = Callable[[ModelCall], None]
 
 
@@ -55,10 +58,21 @@ class Written:
     post: Post | None = None
 
 
+@dataclass(frozen=True)
+class Consulted(Generic[T]):
+    """What a model advised; `advice` is None where it gave none that can be used, `calls` is empty where nobody was asked."""
+
+    advice: T | None = None
+    calls: tuple[ModelCall, ...] = ()
+    trouble: str = ""
+    allowances: tuple[Allowance, ...] = ()
+
+
 class Writer:
     """One endpoint at work for one run; may be used from several threads."""
 
     requests_per_island = 1
+    is_posting = False
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -114,6 +128,26 @@ class Writer:
             return Written(None, (), self._told(first), first.allowances)
         return self._written(second, first.allowances)
 
+    def consult(
+        self, role: Role, messages: Sequence[Message], read: Callable[[str], T], funds: Funds
+    ) -> "Consulted[T]":
+        """Ask for advice, once; `read` takes the reply apart and raises Unusable."""
+        profile = self._endpoint.profile
+        if not _fits(profile, messages):
+            return Consulted(trouble=f"model {self.name}: the {role}'s prompt is too long")
+        found: list[T] = []
+        asked = self._sent(
+            messages,
+            role.value,
+            None,
+            ADVICE_TEMPERATURE,
+            funds,
+            lambda text: found.append(read(text)),
+        )
+        trouble = f"{role}: {self._told(asked)}" if asked.call and not found else ""
+        calls = (asked.call,) if asked.call else ()
+        return Consulted(found[0] if found else None, calls, trouble, asked.allowances)
+
     def _ask(
         self,
         order: Order,
@@ -121,19 +155,40 @@ class Writer:
         parent: str | None,
         funds: Funds,
     ) -> "_Asked":
+        found: list[Answer] = []
+        asked = self._sent(
+            messages,
+            order.role,
+            order.island,
+            order.temperature,
+            funds,
+            lambda text: found.append(parse_answer(text, parent)),
+        )
+        return replace(asked, answer=found[0]) if found else asked
+
+    def _sent(
+        self,
+        messages: Sequence[Message],
+        role: str,
+        island: int | None,
+        temperature: float,
+        funds: Funds,
+        read: Callable[[str], None],
+    ) -> "_Asked":
+        """One request; `read` raises Unusable where its reply cannot be used."""
         profile = self._endpoint.profile
         tokens = estimated_tokens(messages)
         allowance = funds.allow(tokens, profile.max_tokens, profile.price)
         if allowance is None:
             return _Asked(trouble="the budget leaves too little for a request")
-        body = body_for(profile, messages, order.temperature, allowance.max_tokens)
+        body = body_for(profile, messages, temperature, allowance.max_tokens)
         kept = (allowance,)
         record = functools.partial(
             call_of,
             self.name,
             profile.price,
-            role=order.role,
-            island=order.island,
+            role=role,
+            island=island,
             messages=messages,
         )
         started = self._endpoint.clock()
@@ -151,13 +206,13 @@ class Writer:
         self._refusals = 0
         seconds = self._endpoint.clock() - started
         try:
-            answer = parse_answer(reply.text, parent)
+            read(reply.text)
         except Unusable as problem:
             outcome, trouble = Failure.MALFORMED.value, str(problem)
             call = record(reply=reply, outcome=outcome, trouble=trouble, seconds=seconds)
             return _Asked(reply, None, trouble, outcome, call, kept)
         call = record(reply=reply, outcome="ok", trouble="", seconds=seconds)
-        return _Asked(reply, answer, "", "ok", call, kept)
+        return _Asked(reply, None, "", "ok", call, kept)
 
     def _written(self, last: "_Asked", held: tuple[Allowance, ...] = ()) -> Written:
         allowances = (*held, *last.allowances)
@@ -173,6 +228,8 @@ class Writer:
 
 class Poster(Writer):
     """Writes requests for a batch file instead of sending them; whoever answers needs no connection from here."""
+
+    is_posting = True
 
     def __init__(self, name: str, profile: Profile, requests_per_island: int) -> None:
         self.requests_per_island = requests_per_island
@@ -214,7 +271,7 @@ def call_of(
     price: Price,
     *,
     role: str,
-    island: int,
+    island: int | None,
     messages: Sequence[Message],
     reply: Reply | None,
     outcome: str,
