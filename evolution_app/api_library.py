@@ -1,6 +1,6 @@
 """The library over HTTP: lists, one entry, export and import as JSON lines (see `gpu_runner.core.entry_lines`)."""
 
-from typing import Any
+from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
@@ -13,6 +13,8 @@ from gpu_runner.core.entries import EntryState
 from gpu_runner.core.entry_lines import LineReport, Outcome, written
 
 library = Router(tags=["library"])
+IN_USE_NAME: Final = "in_use"
+"""In place of one state: approved or checked."""
 
 
 @library.get("")
@@ -35,14 +37,16 @@ def entry_json(entry: ExperienceEntry) -> dict[str, Any]:
 
 
 @library.get("/export")
-def export(request: HttpRequest, state: str = "approved") -> HttpResponse:
-    """The entries that you see, one JSON object a line after a head line; `state=` (empty) for all states."""
+def export(request: HttpRequest, state: str = IN_USE_NAME) -> HttpResponse:
+    """The entries in use that you see, one JSON object a line after a head line; `state=` names one state, or (empty) all."""
     return export_file(request, state)
 
 
 def export_file(request: HttpRequest, state: str) -> HttpResponse:
     rows = ExperienceEntry.objects.visible_to(person(request)).exclude(current=None).order_by("id")
-    if state in set(EntryState):
+    if state == IN_USE_NAME:
+        rows = rows.in_use()
+    elif state in set(EntryState):
         rows = rows.filter(state=state)
     entries = rows.select_related("approved", "current").iterator()
     lines = written(entry.as_core() for entry in entries)

@@ -208,9 +208,13 @@ def evolve(
 def learn(
     task: TaskFile,
     kernel: Annotated[Path, typer.Argument(metavar="KERNEL", help="An expert's ModelNew.")],
-    out: Annotated[Path, typer.Option(help="Folder for entries.jsonl and lineage.json.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for entries.jsonl, lineage.json and lessons.json.")
+    ],
     as_json: Json = False,
-    evaluations: Annotated[int, typer.Option(min=2, help="Budget: kernels evaluated.")] = 32,
+    evaluations: Annotated[
+        int, typer.Option(min=2, help="Budget of steps; a lesson is run twice more.")
+    ] = 32,
     device: Device = "auto",
     track: TrackOption = Track.OWN_KERNELS,
     precision: PrecisionOption = Precision.REFERENCE,
@@ -237,7 +241,7 @@ def learn(
     if as_json:
         print_json(learned.lineage.model_dump(mode="json"))
     else:
-        show.lineage(learned.lineage, len(learned.entries), out)
+        show.learned(learned, out)
     raise typer.Exit(OK if learned.entries else NO)
 
 

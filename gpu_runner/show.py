@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpu_runner.batch import Imported
     from gpu_runner.doctor import Check
     from gpu_runner.evolution.results import RunResult
-    from gpu_runner.experience.lineage import Lineage
+    from gpu_runner.learning import Learned
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -204,7 +204,8 @@ def result(found: "RunResult", folder: Path) -> None:
         out.print(table)
 
 
-def lineage(found: "Lineage", lessons: int, folder: Path) -> None:
+def learned(result: "Learned", folder: Path) -> None:
+    found = result.lineage
     table = Table("taken out", "of", "became", "time", box=None)
     for tried in found.alone:
         cost = f"{tried.cost:.3f}x" if tried.cost is not None else tried.title
@@ -215,4 +216,8 @@ def lineage(found: "Lineage", lessons: int, folder: Path) -> None:
         out.print(Text(f"{len(kept)} of {len(found.walk)} steps stand on top of each other", "dim"))
     if found.left_out:
         out.print(Text(f"{found.left_out} steps were left out for want of budget", "yellow"))
-    out.print(Text(f"{lessons} lessons, written to {folder / 'entries.jsonl'}", "bold"))
+    for lesson in result.lessons:
+        if not lesson.verification.accepted:
+            told = f"run again, {lesson.entry.title}: {lesson.verification.reason}"
+            out.print(Text(told, "yellow"))
+    out.print(Text(f"{len(result.entries)} lessons, written to {folder / 'entries.jsonl'}", "bold"))

@@ -365,6 +365,8 @@ def test_the_library_starts_with_entries_that_were_executed(viewer: User) -> Non
     for entry in used[:3]:
         page = client.get(f"/library/{entry.pk}").content.decode()
         assert "Checked by execution; no person has confirmed it" in page
+    exported = client.get("/library/export.jsonl", {"state": "in_use"}).content.decode()
+    assert len(exported.splitlines()) == 1 + used.count()
     listed = client.get("/library").content.decode()
     assert "checked, unconfirmed" in listed
     assert ">approved<" not in listed
