@@ -1,6 +1,6 @@
 """Whether what was learned from five experts' kernels says rightly where a technique applies on kernels never seen.
 
-    python benchmarks/learned_conditions.py learn      walk the five experts back: results/lineages.json
+    python benchmarks/learned_conditions.py learn      walk the five experts back: results/lineages/*.json
     python benchmarks/learned_conditions.py collect    take techniques out of other kernels: results/held_out_steps.jsonl
     python benchmarks/learned_conditions.py judge      rules from the first, judged on the second
 
@@ -31,7 +31,7 @@ from gpu_runner.learning import learn
 
 ROOT = Path(__file__).parents[1]
 EXPERTS = ROOT / "tests/experience/experts"
-LINEAGES = ROOT / "benchmarks/results/lineages.json"
+LINEAGES = ROOT / "benchmarks/results/lineages"
 HELD_OUT = ROOT / "benchmarks/results/held_out_steps.jsonl"
 STEPS_EACH = 3
 KERNELS = """
@@ -45,7 +45,7 @@ shifted-loads-for-short-filters programs-that-share-an-output online-softmax-in-
 
 
 def learn_all(names: list[str], evaluations: int) -> None:
-    kept = json.loads(LINEAGES.read_text()) if LINEAGES.exists() else {}
+    LINEAGES.mkdir(exist_ok=True)
     for path in sorted(EXPERTS.glob("*.py")):
         if names and path.stem not in names:
             continue
@@ -58,14 +58,14 @@ def learn_all(names: list[str], evaluations: int) -> None:
                 pool, _task(ROOT / match[1]), source, evaluations=evaluations, others=_others()
             )
         minutes = (time.monotonic() - start) / 60
-        kept[path.stem] = {
+        content = {
             "lineage": found.lineage.model_dump(mode="json"),
             "lessons": [
                 {"title": lesson.entry.title, **lesson.verification.model_dump(mode="json")}
                 for lesson in found.lessons
             ],
         }
-        LINEAGES.write_text(json.dumps(kept, indent=1) + "\n")
+        (LINEAGES / f"{path.stem}.json").write_text(json.dumps(content, indent=1) + "\n")
         print(f"{path.stem}: {len(found.entries)} of {len(found.lessons)} lessons hold", end="")
         print(f", {minutes:.1f} minutes, {found.lineage.left_out} steps left out", flush=True)
         for tried in found.lineage.alone:
@@ -138,7 +138,8 @@ def _rows() -> Iterator[dict[str, object]]:
 
 def judge() -> float:
     lineages = [
-        Lineage.model_validate(x["lineage"]) for x in json.loads(LINEAGES.read_text()).values()
+        Lineage.model_validate(json.loads(path.read_text())["lineage"])
+        for path in sorted(LINEAGES.glob("*.json"))
     ]
     rules = learned([tried for lineage in lineages for tried in lineage.alone])
     for technique, rule in rules.items():
@@ -168,7 +169,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("learn", "collect", "judge"))
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--evaluations", type=int, default=24, help="budget of learning from one")
+    parser.add_argument("--evaluations", type=int, default=10, help="budget of learning from one")
     options = parser.parse_args()
     if options.what == "learn":
         learn_all(options.names, options.evaluations)
