@@ -123,6 +123,7 @@ def run(
             use_initialisers=initialisers,
             use_diagnosis=diagnosis,
             use_library=lessons,
+            library=library.resolve().name if library else None,
         )
         models = load_models()
         _ = models.writer(model) if model else None

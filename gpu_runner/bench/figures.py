@@ -65,6 +65,8 @@ class Section(BaseModel):
     fidelity: Fidelity | None
     sittings: tuple[str, ...]
     groups: tuple[Group, ...]
+    lock_s: float | None = Field(description="the device was held to time, all tasks together")
+    lock_s_per_ten: float | None = Field(description="the same per ten tasks of which it is known")
 
 
 class Sitting(BaseModel):
@@ -132,12 +134,15 @@ def _section(
     track: Track, precision: Precision, ids: tuple[str, ...], rows: Sequence[Row]
 ) -> Section:
     fidelity = next((row.fidelity for row in rows if row.fidelity), None)
+    held_s = [row.lock_s for row in rows if row.lock_s is not None]
     return Section(
         track=track,
         precision=precision,
         fidelity=fidelity,
         sittings=tuple(filter(None, ids)),
         groups=tuple(groups(rows)),
+        lock_s=sum(held_s) if held_s else None,
+        lock_s_per_ten=10 * sum(held_s) / len(held_s) if held_s else None,
     )
 
 

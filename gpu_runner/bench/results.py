@@ -48,6 +48,9 @@ class Settings(BaseModel):
     use_initialisers: bool = True
     use_diagnosis: bool = True
     use_library: bool = True
+    library: str | None = Field(
+        default=None, description="the name of the folder of entries, where not the project's"
+    )
 
     def run_spec(
         self, task: SuiteTask, track: Track, precision: Precision, device_kind: str
@@ -141,9 +144,10 @@ class Results:
             self.write("bench.json", self.settings.model_dump_json(indent=1) + "\n")
             return
         held = settings_in(self.directory)
+        # What the suite's folder is called here may differ; each task's source may not.
         for name in Settings.model_fields:
             old, new = getattr(held, name), getattr(self.settings, name)
-            if old != new:
+            if old != new and name != "suite":
                 raise NoResults(
                     f"{self.directory} was begun {_with(name, old)}, not {_with(name, new)};"
                     " do the same to go on with it, or choose another --out"
@@ -180,8 +184,6 @@ def _row(path: Path) -> Row:
 
 def _with(name: str, value: Any) -> str:
     """A setting as the option that makes it."""
-    if name == "suite":
-        return f"for the suite {value}"
     if name in _OPTIONS:
         return f"with --{'' if value else 'no-'}{_OPTIONS[name]}"
     return f"without --{name}" if value is None else f"with --{name} {value}"

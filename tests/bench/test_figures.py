@@ -114,6 +114,18 @@ def test_tracks_and_precisions_have_sections_of_their_own() -> None:
     }
 
 
+def test_the_time_for_which_the_device_was_held_is_told_per_ten_tasks() -> None:
+    rows = [
+        row("level1/a", FASTER, lock_s=6.0),
+        row("level1/b", SLOWER, lock_s=9.0),
+        row("level1/c"),
+    ]
+    found = {
+        section.fidelity: (section.lock_s, section.lock_s_per_ten) for section in sections(rows)
+    }
+    assert found == {Fidelity.MEASURED: (15.0, 75.0), Fidelity.MODELLED: (None, None)}
+
+
 def test_what_is_waited_for_counts_nowhere() -> None:
     rows = [row("level1/a", 2.0), row("level1/b", outcome=Outcome.WAITING, environment={})]
     assert [section.groups[0].tasks for section in sections(rows)] == [1]

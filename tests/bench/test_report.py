@@ -93,6 +93,7 @@ def test_what_was_found_stands_on_the_page_with_its_interval() -> None:
         "3 correct, 1 incorrect",
         "12.5",
         "3 MiB eager 6 MiB",
+        "12 s the device was held to time; 125.0 s per ten tasks",
         "50%",
     ):
         assert words in text, words

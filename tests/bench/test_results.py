@@ -119,7 +119,7 @@ def test_settings_reach_the_run(tmp_path: Path) -> None:
         ({"evaluations": 9}, "was begun with --evaluations 24, not with --evaluations 9"),
         ({"seconds": 60.0}, "was begun without --seconds, not with --seconds 60.0"),
         ({"use_library": False}, "was begun with --lessons, not with --no-lessons"),
-        ({"suite": "large"}, "was begun for the suite small, not for the suite large"),
+        ({"library": "mine"}, "was begun without --library, not with --library mine"),
     ],
 )
 def test_rows_with_other_settings_are_not_mixed_in(
