@@ -34,6 +34,8 @@ PLAYER: Final = "gpu_runner.evaluation.child.player:main"
 CALL: Final = "gpu_runner.evaluation.child.calls:main"
 TRACE: Final = "gpu_runner.proposals.child.trace:trace"
 
+MOST_THREADS: Final = 4
+"""Of one child: probes are small, and threads that wait for each other in a spin cost a busy host ten times their use."""
 DAY_S: Final = 86_400.0
 
 
@@ -290,7 +292,7 @@ def _nurseries(
 ) -> dict[str, Nursery]:
     """One of each kind that this device has a use for; only "cuda" children see device nodes."""
     cores = psutil.cpu_count() or 1
-    threads = settings.threads or max(1, cores // settings.slots)
+    threads = settings.threads or min(MOST_THREADS, max(1, cores // settings.slots))
     kinds: list[Kind] = ["plain", "interpreter", "compile"]
     nurseries: dict[str, Nursery] = {
         kind: Nursery(kind, sandbox, threads=threads, retire_after_s=settings.idle_s)

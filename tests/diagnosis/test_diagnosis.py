@@ -431,3 +431,16 @@ def test_a_slow_host_is_a_finding_on_a_gpu() -> None:
     (found,) = diagnose(measured, source()).findings
     assert (found.kind, found.severity) == ("host_bound", Severity.WARNING)
     assert found.evidence == {"call_us": 60, "device_us": 10}
+
+
+def test_on_a_gpu_the_parts_fill_the_measured_time() -> None:
+    parts = [part(us=300.0, dram_us=200.0), part("b", us=100.0, dram_us=90.0)]
+    measured = evaluation(
+        1.5, interval=(1.4, 1.6), profile={"candidate": {"us": 400.0, "parts": parts}}
+    ).model_copy(update={"candidate": Timing(device_us=800.0, n=100)})
+
+    summary = next(f for f in diagnose(measured, source()).findings if f.kind == "bound_by_dram")
+
+    assert summary.title.startswith("kernel takes 75% of the measured time")
+    assert summary.evidence["measured_us"] == pytest.approx(800)
+    assert summary.evidence["dram_us"] == pytest.approx(580)

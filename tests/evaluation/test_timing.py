@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from gpu_runner.evaluation.child.measuring import TimedPlayer
 from gpu_runner.evaluation.child.timing import Plan, Window, measure
 
 OVERHEAD_US = 100.0
@@ -117,3 +118,47 @@ def test_slow_players_are_not_called_often_because_the_idle_one_is_quick() -> No
 @pytest.mark.parametrize(("quickest_us", "calls"), [(70.0, 40), (200.0, 20), (10_000.0, 10)])
 def test_windows_are_longer_for_quick_calls(quickest_us: float, calls: int) -> None:
     assert Plan().calls(quickest_us) == calls
+
+
+def test_clocks_that_are_up_are_not_warmed() -> None:
+    plan = Plan(blocks=2, warm_up_s=0.5)
+    cold, warm = (Scripted("eager", 40.0, 40.0) for _ in range(2))
+    windows = {True: 0, False: 0}
+    for player, known_us in ((cold, 0.0), (warm, 40.0)):
+        asked: list[int] = []
+        player.window = lambda calls, seed, player=player, asked=asked: (  # type: ignore[method-assign]
+            asked.append(calls) or Scripted.window(player, calls, seed)
+        )
+        measure([player], idle(), random.Random(0), plan, known_us=known_us)
+        windows[known_us > 0] = len(asked)
+
+    assert windows[True] == 1 + 2 * plan.blocks
+    assert windows[False] > 2 * windows[True]
+
+
+class Stalling(TimedPlayer):
+    """A player whose windows are gated or not as scripted."""
+
+    def __init__(self, gated: Sequence[bool]) -> None:
+        self.gated = list(gated)
+
+    def _window(self, calls: int, seed: int) -> Window:
+        return Window((40.0,) * calls, 140.0 * calls, is_gated=self.gated.pop(0))
+
+
+def test_a_host_that_was_busy_once_is_no_player_that_waits() -> None:
+    player = Stalling([False, True, False, False, False])
+
+    assert player.window(10, 0).is_gated
+    assert not player.window(10, 0).is_gated
+    assert not player.window(10, 0).is_gated
+    assert player.gated == []
+
+
+def test_whether_a_kept_player_waits_is_found_out_anew_each_time() -> None:
+    player = Stalling([False, False, True])
+    player.window(10, 0)
+
+    player.begin()
+
+    assert player.window(10, 0).is_gated

@@ -20,7 +20,7 @@ from gpu_runner.core.evaluation import Baselines, Speedup, Timing
 from gpu_runner.core.findings import Finding, Location, Severity, Source
 from gpu_runner.core.intervals import ratio_interval
 from gpu_runner.core.verdicts import Stage, Verdict
-from gpu_runner.evaluation.child import compare, cuda_memory, failures, genuineness, timing, trials
+from gpu_runner.evaluation.child import compare, failures, genuineness, timing, trials
 from gpu_runner.evaluation.child.arena import Arena
 from gpu_runner.evaluation.child.failures import Stop
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
@@ -68,6 +68,8 @@ class TimedPlayer:
     _waits_for_device: bool = False
 
     def __post_init__(self) -> None:
+        from gpu_runner.evaluation.child import cuda_memory
+
         memory: Any = self.arena.memory
         self._gate_memory = memory.lend(GATE_BYTES)
         self._gate = cuda_memory.Gate(self._gate_memory)
@@ -80,6 +82,19 @@ class TimedPlayer:
         self._is_placed = True
 
     def window(self, calls: int, seed: int) -> timing.Window:
+        """A host that was busy for a moment is no player that waits for the device: that window is taken again."""
+        window = self._window(calls, seed)
+        if window.is_gated or self._waits_for_device:
+            return window
+        again = self._window(calls, seed + 1)
+        self._waits_for_device = not again.is_gated
+        return again
+
+    def begin(self) -> None:
+        """A new measurement: whether the player waits for the device is found out anew."""
+        self._waits_for_device = False
+
+    def _window(self, calls: int, seed: int) -> timing.Window:
         compositions = tuple(self.arena.mixer.next() for _ in range(calls))
         self._ticket += 1
         sampled = random.Random(seed).randrange(calls)
@@ -90,9 +105,7 @@ class TimedPlayer:
             outputs=self.arena.outputs,
         )
         self._send(request, [self._room.fd])
-        if not self._waits_for_device:
-            self._waits_for_device = not self.link.has_answered(GATE_PATIENCE_S)
-        is_gated = not self._waits_for_device
+        is_gated = not self._waits_for_device and self.link.has_answered(GATE_PATIENCE_S)
         if is_gated:
             self._answer(EnqueuedAnswer)
         started = perf_counter()
@@ -219,6 +232,9 @@ def measure(
         if name != "candidate"
     }
     notes += company.remarks + _remarks(times["candidate"], own.is_gated)
+    notes += [
+        _baseline_waits(name) for name, s in samples.items() if own.is_gated and not s.is_gated
+    ]
     return times["candidate"], _by_name(Baselines, times), _by_name(Speedup, ratios)
 
 
@@ -236,6 +252,8 @@ def _samples(
 ) -> dict[str, timing.Samples]:
     """Taken a second time before anybody is called a liar: a busy host is no forgery."""
     players = [company.eager, candidate, *company.others]
+    for player in (*players, company.idle):
+        player.begin()
     samples = timing.measure(players, company.idle, rng, known_us=company.known_us)
     if samples["candidate"].is_doubted:
         samples = timing.measure(players, company.idle, rng)
@@ -400,6 +418,17 @@ def _waits() -> Finding:
         source=Source.JUDGE,
         title="a call waits for the device before it returns, so its time includes the host's",
         suggestion="Leave out .item(), synchronize() and comparisons of tensors in Python.",
+    )
+
+
+def _baseline_waits(name: str) -> Finding:
+    return Finding(
+        stage=Stage.TIMING,
+        kind="waits_for_device",
+        severity=Severity.WARNING,
+        source=Source.JUDGE,
+        title=f"{name} waits for the device before its call returns: its time includes the host's, the candidate's does not",
+        suggestion="Read the ratio to it as one of whole calls.",
     )
 
 
