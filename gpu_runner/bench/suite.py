@@ -37,7 +37,7 @@ class SuiteTask:
 def read_suite(folder: Path, only: Sequence[str] = ()) -> list[SuiteTask]:
     """The tasks of a folder in the order of their names, numbers counted as numbers.
 
-    Every Python file below it is one, but those whose name or folder begins with "_" or ".".
+    Every Python file below it is one, but those whose name or folder begins with "_" or ".", and those in results of a bench.
 
     Args:
         only: patterns such as "level1", "level2/3_*" or "softmax"; a task that matches any is taken. None given: all.
@@ -60,9 +60,11 @@ def read_suite(folder: Path, only: Sequence[str] = ()) -> list[SuiteTask]:
 
 
 def _files(folder: Path) -> Iterable[Path]:
+    results = {path.parent for path in folder.rglob("bench.json")}
     for path in folder.rglob("*.py"):
         parts = path.relative_to(folder).parts
-        if not any(part.startswith(("_", ".")) for part in parts) and not path.is_dir():
+        is_hidden = any(part.startswith(("_", ".")) for part in parts)
+        if not is_hidden and not path.is_dir() and results.isdisjoint(path.parents):
             yield path
 
 

@@ -44,6 +44,8 @@ class Watch:
             # It took no time worth mentioning, and says nothing of the others.
             self._wanted -= 1
         self._bar.update(self._task, advance=1)
+        if not self._left:
+            self._bar.update(self._task, description="", end="")
         after = f"  {self._left} to go{self._end(self._done)}" if self._left else ""
         self._bar.console.print(
             Text(f"{row.outcome:8}", _COLOURS[row.outcome]),

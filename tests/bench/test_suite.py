@@ -39,6 +39,12 @@ def test_files_that_are_no_tasks_by_their_name_are_left_out(tmp_path: Path) -> N
     assert names(tmp_path) == ["level1/a"]
 
 
+def test_kernels_in_a_folder_of_results_inside_the_suite_are_no_tasks(tmp_path: Path) -> None:
+    suite(tmp_path, "level1/a", "out/own_kernels-reference/level1/a/best")
+    (tmp_path / "out" / "bench.json").write_text("{}")
+    assert names(tmp_path) == ["level1/a"]
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
