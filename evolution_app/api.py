@@ -65,6 +65,7 @@ class RunOptions(Schema):
     budget: Budget = Budget()
     device: str = "auto"
     model: str | None = None
+    more_models: tuple[str, ...] = ()
     method: Method = Method.EVOLUTION
     use_initialisers: bool = True
     use_diagnosis: bool = True

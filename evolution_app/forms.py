@@ -124,6 +124,9 @@ class SubmitForm(Styled):
         min_value=0.1, max_value=10_000, required=False, label="Minutes, at most"
     )
     model = forms.ChoiceField(required=False, label="Model")
+    more_models = forms.MultipleChoiceField(
+        required=False, widget=forms.CheckboxSelectMultiple, label="Together with"
+    )
     method = forms.ChoiceField(
         choices=METHODS,
         initial=Method.EVOLUTION.value,
@@ -142,7 +145,10 @@ class SubmitForm(Styled):
         profiles = model_profiles()
         model = self.fields["model"]
         assert isinstance(model, forms.ChoiceField)
-        model.choices = [("", "none"), *((name, name) for name in profiles.names)]
+        more = self.fields["more_models"]
+        assert isinstance(more, forms.MultipleChoiceField)
+        named = [(name, name) for name in profiles.names]
+        model.choices, more.choices = [("", "none"), *named], named
         model.help_text = profiles.problem
         self.fields["baseline_source"].widget.attrs["rows"] = 8
         self.fields["upload"].widget.attrs["accept"] = ".py,text/x-python"
@@ -160,6 +166,8 @@ class SubmitForm(Styled):
         is_limited = data.get("evaluations") or data.get("minutes")
         if not is_limited and not {"evaluations", "minutes"} & set(self.errors):
             self.add_error("evaluations", "Limit the evaluations, the minutes, or both.")
+        if data.get("more_models") and not data.get("model"):
+            self.add_error("model", "Choose the first model too.")
         if data.get("method") == BEST_OF_10 and not data.get("model"):
             self.add_error("method", "Ten answers are asked of a model: choose one, or evolve.")
         return data
@@ -184,6 +192,7 @@ class SubmitForm(Styled):
             "seed": data["seed"],
             "device": data["device"],
             "model": data["model"] or None,
+            "more_models": data["more_models"],
             "method": Method.SAMPLING if is_best_of_10 else Method(data["method"]),
             "is_best_of_10": is_best_of_10,
             **{f"use_{part}": part not in data["without"] for part, _ in PARTS},

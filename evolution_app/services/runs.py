@@ -1,6 +1,7 @@
 """Runs: start, pause, stop, steer."""
 
 import random
+from collections.abc import Sequence
 
 from django.db import transaction
 from django.utils import timezone
@@ -36,6 +37,7 @@ def start_run(
     seed: int | None = None,
     device: str = "auto",
     model: str | None = None,
+    more_models: Sequence[str] = (),
     method: Method = Method.EVOLUTION,
     use_initialisers: bool = True,
     use_diagnosis: bool = True,
@@ -56,6 +58,7 @@ def start_run(
             budget=budget or Budget(),
             device=device,
             model=model or None,
+            more_models=tuple(more_models),
             method=method,
             use_initialisers=use_initialisers,
             use_diagnosis=use_diagnosis,

@@ -283,6 +283,22 @@ def test_a_model_is_chosen_by_the_name_of_its_profile_and_nothing_else_is_shown(
     assert Run.objects.get().options["model"] == "tiny"
 
 
+def test_several_models_take_part_in_one_run(
+    owner: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text(MODELS + MODELS.replace("tiny", "small"))
+    monkeypatch.setenv("FOUNDRY_MODELS", str(file))
+    client = as_user(owner)
+    assert 'name="more_models"' in client.get("/tasks/new").content.decode()
+    refused = client.post("/tasks/new", {**GOOD, "more_models": ["small"]})
+    assert "Choose the first model too." in refused.content.decode()
+    client.post("/tasks/new", {**GOOD, "model": "tiny", "more_models": ["small"]})
+    run = Run.objects.get()
+    assert run.spec().models == ("tiny", "small")
+    assert "model tiny, small" in client.get(run.get_absolute_url()).content.decode()
+
+
 def test_warnings_of_a_source_that_ran_before_stand_on_the_form_with_their_numbers(
     task: Task, owner: User, other: User
 ) -> None:
