@@ -5,7 +5,8 @@
     python benchmarks/learned_conditions.py judge      rules from the first, judged on the second
 
 A kernel that lacks a technique is asked whether it would gain by it: the rule reads the findings of that kernel alone. The
-truth is what the model of speed says of the kernel that has it. Only steps that pass are asked about.
+truth is what the model of speed says of the kernel that has it. Only steps that pass are asked about, and only techniques of
+which at least one expert's kernel gave a lesson count: of others nothing was learned.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from gpu_runner.diagnosis import diagnose
 from gpu_runner.evaluation.pool import LocalPool, open_pool
 from gpu_runner.evaluation.settings import EvaluationSettings
 from gpu_runner.experience.lineage import SIMPLIFICATIONS, Lineage, Step, Tried, steps_of, trace
-from gpu_runner.experience.rules import learned
+from gpu_runner.experience.rules import Rule, learned
 from gpu_runner.learning import learn
 
 ROOT = Path(__file__).parents[1]
@@ -143,26 +144,35 @@ def judge() -> float:
     ]
     rules = learned([tried for lineage in lineages for tried in lineage.alone])
     for technique, rule in rules.items():
-        print(
-            f"{technique:22} {rule.gained} gained, {rule.idle} idle: {', '.join(sorted(rule.findings))}"
-        )
-    asked = right = 0
+        print(f"{technique:22} {rule.gained} gained, {rule.idle} idle: {_condition(rule)}")
+    asked = right = gained = others = 0
     kernels = set()
     for row in _rows():
         tried = Tried.model_validate(row["tried"])
+        rule = rules[tried.step.technique]
         if tried.cost is None:
             continue
-        says = rules[tried.step.technique].applies(tried.shown)
-        asked, right = asked + 1, right + (says is tried.costs)
-        kernels.add(row["kernel"])
-        mark = "  " if says is tried.costs else "!!"
+        says = rule.applies(tried.shown)
+        if rule.is_learned:
+            asked, right = asked + 1, right + (says is tried.costs)
+            gained += tried.costs
+            kernels.add(row["kernel"])
+            mark = "  " if says is tried.costs else "!!"
+        else:
+            others, mark = others + 1, "--"
         print(
             f"{mark} {row['kernel']:34} {tried.step.technique:22} {tried.cost:7.3f} {says!s:5} {', '.join(tried.shown)}"
         )
+    print(f"in {gained} of {asked} the technique gains: saying so always would be right as often")
+    print(f"{others} questions about techniques that no expert taught (--) are not counted")
     print(
         f"right on {right} of {asked} questions ({right / asked:.1%}) about {len(kernels)} kernels"
     )
     return right / asked
+
+
+def _condition(rule: Rule) -> str:
+    return "wherever it is missing" if rule.findings is None else ", ".join(sorted(rule.findings))
 
 
 def main() -> int:

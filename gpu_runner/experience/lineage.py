@@ -27,6 +27,11 @@ from gpu_runner.experience.techniques import TECHNIQUES
 
 SIMPLIFICATIONS: Final = "gpu_runner.proposals.child.simplifications:simplifications"
 
+OF_THE_CALL: Final = frozenset(
+    {"launches", "extra_kernels", "needless_copies", "outside_own_kernels", "at_memory_ceiling"}
+)
+"""Findings about several kernels together."""
+
 Evaluate = Callable[[str], Evaluation]
 """Evaluates and diagnoses one source on the lineage's task."""
 Simplify = Callable[[str], "tuple[Step, ...]"]
@@ -52,7 +57,9 @@ class Tried(BaseModel):
     verdict: str
     title: str = Field(default="", description="of the leading finding, where it failed")
     cost: float | None = None
-    shown: tuple[str, ...] = Field(default=(), description="kinds that the simpler kernel shows")
+    shown: tuple[str, ...] = Field(
+        default=(), description="kinds that the simpler kernel shows, or its call as a whole"
+    )
     findings: tuple[str, ...] = Field(
         default=(), description="those of them that the richer kernel does not show"
     )
@@ -149,21 +156,34 @@ def _tried(step: Step, richer: Evaluation, simpler: Evaluation) -> Tried:
     if not simpler.is_correct or simpler.candidate is None or richer.candidate is None:
         title = simpler.lead.title if simpler.lead else ""
         return Tried(step=step, verdict=_verdict(simpler), title=title)
-    known = set(kinds_of(richer))
+    known, shown = set(kinds_of(richer)), kinds_of(simpler, step.site.partition(".")[0])
     return Tried(
         step=step,
         verdict="correct",
         cost=simpler.candidate.device_us / richer.candidate.device_us,
-        shown=kinds_of(simpler),
-        findings=tuple(kind for kind in kinds_of(simpler) if kind not in known),
+        shown=shown,
+        findings=tuple(kind for kind in shown if kind not in known),
         device=simpler.device,
         fidelity=simpler.fidelity,
     )
 
 
-def kinds_of(evaluation: Evaluation) -> tuple[str, ...]:
-    """The kinds of a diagnosed evaluation's findings, the leading one first, each once."""
-    return tuple(dict.fromkeys(finding.kind for finding in evaluation.findings))
+def kinds_of(evaluation: Evaluation, kernel: str = "") -> tuple[str, ...]:
+    """The kinds of a diagnosed evaluation's findings, the leading one first, each once.
+
+    Args:
+        kernel: leave out what is found in other kernels than this one and its second half; what is found of the whole call
+            counts in any case, wherever it points.
+    """
+    return tuple(
+        dict.fromkeys(
+            finding.kind
+            for finding in evaluation.findings
+            if not kernel
+            or finding.kind in OF_THE_CALL
+            or finding.location.kernel in (None, kernel, f"{kernel}_rest")
+        )
+    )
 
 
 def lessons(lineage: Lineage, task: TaskSpec, report: TaskReport) -> tuple[EntryContent, ...]:

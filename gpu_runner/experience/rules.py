@@ -1,29 +1,42 @@
 """Where a technique applies, learned from the steps of several lineages: which findings a kernel shows that lacks it.
 
-A kernel that lacks a technique and shows one of the rule's findings should gain by it. A rule keeps the findings that speak for
-the technique more often than against it; without any example it is what is known of the technique beforehand.
+As long as having a technique gained in every example, it applies wherever it is missing: nothing speaks for a condition. An
+example in which it gained nothing asks for one: then the findings decide that speak for the technique more often than against
+it. Without any example it is what is known of the technique beforehand. Where the diagnosis says that nothing is left to gain,
+no technique applies.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from gpu_runner.experience.lineage import Tried
 from gpu_runner.experience.techniques import TECHNIQUES
+
+NOTHING_LEFT: Final = "at_memory_ceiling"
 
 
 @dataclass(frozen=True)
 class Rule:
     """Args:
-    findings: kinds of findings, any of which says that the technique applies.
+    findings: kinds of findings, any of which says that the technique applies; None: wherever it is missing.
     gained, idle: examples in which having the technique gained, and in which it did not.
     """
 
-    findings: frozenset[str]
+    findings: frozenset[str] | None
     gained: int = 0
     idle: int = 0
 
+    @property
+    def is_learned(self) -> bool:
+        """Whether a lineage has taught the technique; without a gain there is no lesson of it."""
+        return self.gained > 0
+
     def applies(self, shown: Iterable[str]) -> bool:
-        return bool(self.findings & frozenset(shown))
+        shown = frozenset(shown)
+        if NOTHING_LEFT in shown:
+            return False
+        return self.findings is None or bool(self.findings & shown)
 
 
 def learned(tried: Sequence[Tried]) -> Mapping[str, Rule]:
@@ -37,6 +50,8 @@ def learned(tried: Sequence[Tried]) -> Mapping[str, Rule]:
 def _rule(technique: str, tried: Sequence[Tried]) -> Rule:
     gained = [frozenset(t.shown) for t in tried if t.cost is not None and t.costs]
     idle = [frozenset(t.shown) for t in tried if t.cost is not None and not t.costs]
+    if gained and not idle:
+        return Rule(None, len(gained), 0)
     if not gained:
         # Nothing was ever gained, or nothing tried: what is known beforehand, less what was seen to say nothing.
         known = frozenset(TECHNIQUES[technique].shows) - frozenset().union(*idle)

@@ -5,11 +5,20 @@ from collections.abc import Mapping
 import pytest
 
 from gpu_runner.core.evaluation import Evaluation, Timing
-from gpu_runner.core.findings import Finding, Severity, Source
+from gpu_runner.core.findings import Finding, Location, Severity, Source
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport, TensorSpec
 from gpu_runner.core.verdicts import Fidelity, Precision, Stage, Track, Verdict
-from gpu_runner.experience.lineage import Lineage, Step, Tried, UnfitExpert, lessons, spread, trace
+from gpu_runner.experience.lineage import (
+    Lineage,
+    Step,
+    Tried,
+    UnfitExpert,
+    kinds_of,
+    lessons,
+    spread,
+    trace,
+)
 from gpu_runner.experience.rules import Rule, learned
 from gpu_runner.experience.techniques import TECHNIQUES
 from gpu_runner.proposals.child import simplifications
@@ -92,6 +101,23 @@ def test_a_small_budget_sees_every_technique_once() -> None:
     assert ["".join((s.technique, s.site)) for s in spread(steps)] == ["a1", "b1", "a2", "b2", "a3"]
 
 
+def test_what_is_found_in_another_kernel_says_nothing_about_a_step() -> None:
+    def found(kind: str, kernel: str | None) -> Finding:
+        return finding(kind).model_copy(update={"location": Location(kernel=kernel)})
+
+    findings = (
+        found("spills", "k"),
+        found("tail", "k_rest"),
+        found("little_in_flight", "join"),
+        found("extra_kernels", "join"),
+        found("few_trials", None),
+        found("spills", "join"),
+    )
+    shown = evaluate("WPB").model_copy(update={"findings": findings})
+    assert kinds_of(shown, "k") == ("spills", "tail", "extra_kernels", "few_trials")
+    assert kinds_of(shown) == ("spills", "tail", "little_in_flight", "extra_kernels", "few_trials")
+
+
 def test_the_budget_is_kept() -> None:
     asked = []
 
@@ -139,10 +165,19 @@ def test_a_rule_goes_by_the_findings_that_tell_gain_from_idleness() -> None:
     assert not rules["enough_warps"].applies(["bound_by_dram", "tail"])
 
 
+def test_while_a_technique_always_gained_it_applies_wherever_it_is_missing() -> None:
+    rule = learned([tried("many_pieces", 4.0, "little_in_flight")])["many_pieces"]
+    assert rule == Rule(None, 1, 0)
+    assert rule.is_learned
+    assert rule.applies([])
+    assert not rule.applies(["at_memory_ceiling"]), "nothing is left to gain"
+
+
 def test_without_a_gain_a_rule_is_what_is_known_less_what_said_nothing() -> None:
-    rules = learned([tried("large_blocks", 1.0, "bound_by_l2")])
+    rules = learned([tried("large_blocks", 1.0, "little_in_flight")])
     known = frozenset(TECHNIQUES["large_blocks"].shows)
-    assert rules["large_blocks"] == Rule(known - {"bound_by_l2"}, 0, 1)
+    assert rules["large_blocks"] == Rule(known - {"little_in_flight"}, 0, 1)
+    assert not rules["large_blocks"].is_learned
     assert rules["pipelining"] == Rule(frozenset(TECHNIQUES["pipelining"].shows))
 
 

@@ -32,20 +32,23 @@ def changed(before: str, after: str) -> tuple[set[str], set[str]]:
     [
         (
             "tiled_gemm",
-            "grouped_tiles mask_specialisation pipelining enough_warps large_blocks axes_on_the_grid products_of_tiles",
+            "grouped_tiles mask_specialisation pipelining enough_warps large_tiles axes_on_the_grid products_of_tiles",
         ),
         (
             "online_attention",
-            "powers_of_two pipelining enough_warps early_end large_blocks axes_on_the_grid running_maximum",
+            "powers_of_two pipelining enough_warps early_end large_tiles axes_on_the_grid running_maximum",
         ),
         (
             "one_pass_layer_norm",
             "reciprocal_root enough_warps row_in_registers fused_trailing_work fused_statistics",
         ),
-        ("split_reduction", "large_blocks many_pieces contiguous_lanes axes_on_the_grid"),
+        (
+            "split_reduction",
+            "large_blocks long_pieces many_pieces contiguous_lanes axes_on_the_grid",
+        ),
         (
             "fused_epilogue",
-            "pipelining enough_warps large_blocks axes_on_the_grid products_of_tiles fused_trailing_work",
+            "pipelining enough_warps large_tiles axes_on_the_grid products_of_tiles fused_trailing_work",
         ),
     ],
 )
@@ -55,7 +58,7 @@ def test_an_experts_techniques_are_found(expert: str, techniques: str) -> None:
 
 
 def test_a_smaller_tile_takes_its_own_axis_of_the_grid_with_it() -> None:
-    simpler = steps(EXPERTS["tiled_gemm"])["large_blocks", "product.BN"]
+    simpler = steps(EXPERTS["tiled_gemm"])["large_tiles", "product.BN"]
     gone, come = changed(EXPERTS["tiled_gemm"], simpler)
     assert len(gone) == len(come) == 2
     assert any("BN=32" in line and "BM=128" in line for line in come)

@@ -12,8 +12,10 @@ from gpu_runner.proposals.child.simplifications_grid import (
     axis_as_loop,
     lanes_across,
     larger_pieces,
+    shorter_pieces,
     site_of,
     smaller_blocks,
+    smaller_tiles,
 )
 from gpu_runner.proposals.child.simplifications_products import maximum_beforehand, outer_products
 from gpu_runner.proposals.child.simplifications_rows import read_again_for_each_reduction
@@ -243,7 +245,9 @@ _TECHNIQUES = {
     "enough_warps": _fewer_warps,
     "early_end": _whole_loops,
     "tensor_cores": _ordinary_products,
+    "large_tiles": smaller_tiles,
     "large_blocks": smaller_blocks,
+    "long_pieces": shorter_pieces,
     "many_pieces": larger_pieces,
     "contiguous_lanes": lanes_across,
     "axes_on_the_grid": axis_as_loop,

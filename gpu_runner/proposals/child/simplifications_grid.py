@@ -19,12 +19,27 @@ LEAST_OF_DOT = 16
 MOST_OF_BLOCK = 1 << 20
 
 
-def smaller_blocks(reading):
-    """A constant of a launch a quarter as large, and the grid that counts by it with it."""
+def smaller_tiles(reading):
+    """A side of a product's tile a quarter as long, and the grid that counts by it with it."""
     for launch, name, given in constants(reading):
-        least = LEAST_OF_DOT if launch.kernel.uses_dot else 1
-        smaller = max(least, given.value // 4)
-        if smaller < given.value:
+        if launch.kernel.uses_dot and given.value > LEAST_OF_DOT:
+            smaller = max(LEAST_OF_DOT, given.value // 4)
+            yield site_of(launch, name), _resized(reading, launch, {name: smaller})
+
+
+def smaller_blocks(reading):
+    """The same of a block that is only read, reduced or written."""
+    for launch, name, given in constants(reading):
+        if not launch.kernel.uses_dot and _is_block(launch.kernel, name):
+            smaller = max(1, given.value // 4)
+            yield site_of(launch, name), _resized(reading, launch, {name: smaller})
+
+
+def shorter_pieces(reading):
+    """A constant that only the grid and a loop use, a quarter as large: more programs with less work each."""
+    for launch, name, given in constants(reading):
+        if not (launch.kernel.uses_dot or _is_block(launch.kernel, name)):
+            smaller = max(1, given.value // 4)
             yield site_of(launch, name), _resized(reading, launch, {name: smaller})
 
 
