@@ -110,3 +110,28 @@ def test_two_people_review_at_the_same_time(page: Page, emil: Page, lessons: lis
     emil.wait_for_url(first)
     emil.goto(second)
     assert emil.url == first
+
+
+def test_what_only_a_run_has_checked_says_so_and_is_confirmed_in_one_step(
+    emil: Page, site: Site
+) -> None:
+    for theme in ("light", "dark"):
+        emil.context.add_cookies([{"name": "theme", "value": theme, "url": site.url}])
+        emil.goto("/library?queue=unconfirmed")
+        expect(emil.locator("tbody .chip").first).to_have_text(re.compile("checked, unconfirmed"))
+        emil.screenshot(path=RESULTS / f"unconfirmed-{theme}.png")
+    link = emil.locator("tbody td.title a").first
+    address, title = str(link.get_attribute("href")), link.inner_text()
+    link.click()
+    expect(emil.locator("#entry-unconfirmed")).to_contain_text("no person has confirmed it")
+    for theme in ("dark", "light"):
+        emil.context.add_cookies([{"name": "theme", "value": theme, "url": site.url}])
+        emil.reload()
+        emil.screenshot(path=RESULTS / f"unconfirmed-entry-{theme}.png")
+    emil.get_by_role("button", name="Confirm").click()
+    expect(emil.locator("#entry-title")).not_to_have_text(title)
+    expect(emil.locator("#entry-unconfirmed")).to_be_visible()
+    emil.goto(address)
+    expect(emil.locator("#entry-head .chip").first).to_have_text(re.compile("approved"))
+    expect(emil.locator("#entry-unconfirmed")).to_have_count(0)
+    expect(emil.get_by_label("Decisions")).to_contain_text("emil: Approve v1")

@@ -369,6 +369,7 @@ def test_the_library_starts_with_entries_that_were_executed(viewer: User) -> Non
     assert len(exported.splitlines()) == 1 + used.count()
     listed = client.get("/library").content.decode()
     assert "checked, unconfirmed" in listed
+    assert "mends runtime error" in client.get("/library?sort=title").content.decode()
     assert ">approved<" not in listed
 
 
