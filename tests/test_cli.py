@@ -186,6 +186,7 @@ def test_where_lessons_cannot_be_kept_none_are_learnt(tmp_path: Path, task: Path
 def test_the_command_line_imports_no_torch() -> None:
     code = (
         "import sys, gpu_runner.__main__, gpu_runner.driver, gpu_runner.journal\n"
+        "import gpu_runner.bench.running, gpu_runner.bench.comparing\n"
         "print([name for name in ('torch', 'triton', 'libcst', 'django') if name in sys.modules])"
     )
     answer = subprocess.run(

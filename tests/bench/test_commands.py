@@ -1,8 +1,6 @@
 """`bench` as a person types it, over a pool that evaluates nothing."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -177,14 +175,3 @@ def test_arms_of_two_fingerprints_are_refused_unless_asked_for(arms: tuple[str, 
 def test_a_folder_without_results_cannot_be_compared(tmp_path: Path, arms: tuple[str, str]) -> None:
     answer = CliRunner().invoke(app, ["bench", "compare", arms[0], str(tmp_path)])
     assert (answer.exit_code, "holds no results of a bench" in answer.stderr) == (2, True)
-
-
-def test_bench_needs_neither_django_nor_torch() -> None:
-    code = (
-        "import sys, gpu_runner.bench.commands, gpu_runner.bench.running, gpu_runner.bench.comparing\n"
-        "print([n for n in ('torch', 'triton', 'libcst', 'django') if n in sys.modules])"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert answer.stdout.strip() == "[]"

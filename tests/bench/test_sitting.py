@@ -1,9 +1,7 @@
 """A sitting over a scripted pool: several tasks at once, failures of ours and of tasks, stops, kills and what is kept."""
 
 import json
-import signal
-import subprocess
-import sys
+import multiprocessing
 import threading
 import time
 from collections import Counter
@@ -27,7 +25,6 @@ from tests.bench.making import SETTINGS, WITHOUT_GPU, suite
 from tests.evolution import making
 from tests.test_driver import FIRST_ONLY, SOURCES, FakePool, mark_of
 
-ROOT = Path(__file__).parents[2]
 SHORT = SETTINGS.model_copy(update={"evaluations": 4, "islands": 2})
 
 
@@ -310,18 +307,12 @@ def test_a_run_brought_from_another_machine_goes_on_and_says_so(tmp_path: Path) 
     assert f"searched in the sittings {old}, {new}, timed for publication in {new}" in page
 
 
-PROGRAM = """
-import sys, time
-from pathlib import Path
-from tests.bench.test_sitting import Pool, evaluation, sit
+def sit_slowly(folder: Path) -> None:
+    def slow(task: TaskSpec, mark: int) -> Evaluation:
+        time.sleep(0.1)
+        return evaluation(1.0 + mark)
 
-def script(task, mark):
-    time.sleep(0.1)
-    return evaluation(1.0 + mark)
-
-print("ready", flush=True)
-sit(Path(sys.argv[1]), Pool(script, slots=2), at_once=2)
-"""
+    sit(folder, Pool(slow, slots=2), at_once=2)
 
 
 def evaluated(folder: Path) -> Counter[tuple[str, int]]:
@@ -336,13 +327,13 @@ def evaluated(folder: Path) -> Counter[tuple[str, int]]:
 
 def test_a_suite_killed_and_gone_on_with_evaluates_every_candidate_once(tmp_path: Path) -> None:
     suite(tmp_path / "suite", *(f"level1/{name}" for name in "abcdef"))
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        while len(evaluated(tmp_path)) < 9:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
+    process = multiprocessing.get_context("fork").Process(target=sit_slowly, args=(tmp_path,))
+    process.start()
+    while len(evaluated(tmp_path)) < 9:
+        assert process.is_alive()
+        time.sleep(0.02)
+    process.kill()
+    process.join()
     before = evaluated(tmp_path)
     assert len(before) < 24
     report, _ = sit(tmp_path, Pool())
