@@ -23,6 +23,9 @@ Parts: `templates/` the texts · `render` fills one · `tiles` first tile sizes 
 call of torch · `plan` which templates cover a graph · `emission` the module text.
 """
 
+from dataclasses import astuple
+from typing import Final
+
 from gpu_runner.core.graph import Graph
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
@@ -35,22 +38,42 @@ from gpu_runner.proposals.types import Draft
 __all__ = ["LibraryFunction", "drafts", "function_for"]
 
 
+EMULATED: Final = "tf32x3"
+
+
 def drafts(task: TaskSpec, report: TaskReport) -> list[Draft]:
-    """Whole candidates from the templates; none where the graph is empty or holds an operation without a template."""
+    """Whole candidates from the templates; none where the graph is empty or holds an operation without a template.
+
+    Where the policy asks for float32 products the first draft makes each of three TF32 ones (`docs/decisions/0010`), which
+    is quicker on tensor cores, and the second uses the float32 units.
+    """
     graph = Graph.model_validate(report.graph)
+    permitted = _precisions(task, graph)
     try:
         steps = plan(graph, task.track)
-        title = f"{task.name}: {_described(steps)}."
-        source = emit(graph, steps, _precisions(task, graph), title.replace('"', "'"))
+        exact = _draft(task, graph, steps, permitted)
+        if 'input_precision="ieee"' not in exact.source or not _has_float32(graph):
+            return [exact]
+        emulated = (EMULATED if name == "ieee" else name for name in astuple(permitted))
+        return [_draft(task, graph, steps, Precisions(*emulated)), exact]
     except Unsupported:
         return []
-    return [
-        Draft(
-            source=source,
-            origin=f"catalogue:{_kind(steps)}",
-            move=f"{_described(steps)} from the catalogue"[:300],
-        )
-    ]
+
+
+def _draft(task: TaskSpec, graph: Graph, steps: list[Step], precisions: Precisions) -> Draft:
+    described = _described(steps)
+    if EMULATED in astuple(precisions):
+        described += ", float32 products as three TF32 ones"
+    title = f"{task.name}: {described}."
+    return Draft(
+        source=emit(graph, steps, precisions, title.replace('"', "'")),
+        origin=f"catalogue:{_kind(steps)}",
+        move=f"{described} from the catalogue"[:300],
+    )
+
+
+def _has_float32(graph: Graph) -> bool:
+    return any(node.dtype == "float32" for node in graph.nodes if node.kind != "call")
 
 
 def _precisions(task: TaskSpec, graph: Graph) -> Precisions:
