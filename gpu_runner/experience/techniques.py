@@ -144,6 +144,13 @@ TECHNIQUES: Final[dict[str, Technique]] = {
         "Rows that fit one tile, whose maximum is known before the sum.",
         ("bound_by_dot", "redundant_traffic"),
     ),
+    "sums_in_registers": Technique(
+        "Sum in registers and store once",
+        "Keep the block that a loop adds to in registers, in float32, and convert and store it after the loop.",
+        "The registers of the program hold the block.",
+        "Sums to which several programs add.",
+        ("redundant_traffic", "bound_by_l2"),
+    ),
     "row_in_registers": Technique(
         "Hold a row in registers and read it once",
         "Load the whole row into one block and keep it through all reductions.",

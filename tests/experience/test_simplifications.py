@@ -32,11 +32,12 @@ def changed(before: str, after: str) -> tuple[set[str], set[str]]:
     [
         (
             "tiled_gemm",
-            "grouped_tiles mask_specialisation pipelining enough_warps large_tiles axes_on_the_grid products_of_tiles",
+            "grouped_tiles mask_specialisation pipelining enough_warps large_tiles axes_on_the_grid products_of_tiles"
+            " sums_in_registers",
         ),
         (
             "online_attention",
-            "powers_of_two pipelining enough_warps early_end large_tiles axes_on_the_grid running_maximum",
+            "powers_of_two pipelining enough_warps early_end large_tiles axes_on_the_grid running_maximum sums_in_registers",
         ),
         (
             "one_pass_layer_norm",
@@ -44,11 +45,11 @@ def changed(before: str, after: str) -> tuple[set[str], set[str]]:
         ),
         (
             "split_reduction",
-            "large_blocks long_pieces many_pieces contiguous_lanes axes_on_the_grid",
+            "large_blocks long_pieces many_pieces contiguous_lanes axes_on_the_grid sums_in_registers",
         ),
         (
             "fused_epilogue",
-            "pipelining enough_warps large_tiles axes_on_the_grid products_of_tiles fused_trailing_work",
+            "pipelining enough_warps large_tiles axes_on_the_grid products_of_tiles sums_in_registers fused_trailing_work",
         ),
     ],
 )
@@ -121,6 +122,31 @@ def test_a_correction_that_is_more_than_a_factor_leaves_the_loop_as_it_is() -> N
         "acc * shrink[:, None]", "acc / (1 / shrink[:, None])"
     )
     assert ("running_maximum", "attention") not in steps(source)
+
+
+def test_what_a_loop_sums_goes_to_memory_and_back_in_each_step() -> None:
+    simpler = steps(EXPERTS["split_reduction"])["sums_in_registers", "join"]
+    kernel = re.search(r"def join.*?(?=\n\n\n)", simpler, re.DOTALL)
+    assert kernel is not None
+    assert [line.strip() for line in kernel[0].splitlines()[2:]] == [
+        "total = tl.zeros((BLOCK,), tl.float32)",
+        "tl.store(out + c, total.to(out.dtype.element_ty), mask=c < C)",
+        "tl.debug_barrier()",
+        "for piece in range(pieces):",
+        "total = tl.load(out + c, mask=c < C).to(tl.float32)",
+        "total += tl.load(parts + piece * C + c, mask=c < C, other=0.0)",
+        "tl.store(out + c, total.to(out.dtype.element_ty), mask=c < C)",
+        "tl.debug_barrier()",
+        "total = tl.load(out + c, mask=c < C).to(tl.float32)",
+        "tl.store(out + c, total, mask=c < C)",
+    ]
+
+
+def test_a_sum_whose_place_follows_from_the_loop_stays_in_registers() -> None:
+    moved = EXPERTS["split_reduction"].replace(
+        "tl.store(out + c, total", "tl.store(out + c + piece, total"
+    )
+    assert ("sums_in_registers", "join") not in steps(moved)
 
 
 def test_statistics_go_to_a_kernel_of_their_own_and_the_row_is_read_again() -> None:

@@ -18,6 +18,7 @@ from gpu_runner.proposals.child.simplifications_grid import (
     smaller_tiles,
 )
 from gpu_runner.proposals.child.simplifications_products import maximum_beforehand, outer_products
+from gpu_runner.proposals.child.simplifications_registers import sums_in_memory
 from gpu_runner.proposals.child.simplifications_rows import read_again_for_each_reduction
 from gpu_runner.proposals.child.simplifications_split import split_trailing_work
 from gpu_runner.proposals.child.simplifications_statistics import statistics_apart
@@ -253,6 +254,7 @@ _TECHNIQUES = {
     "axes_on_the_grid": axis_as_loop,
     "products_of_tiles": outer_products,
     "running_maximum": maximum_beforehand,
+    "sums_in_registers": sums_in_memory,
     "row_in_registers": read_again_for_each_reduction,
     "fused_trailing_work": split_trailing_work,
     "fused_statistics": statistics_apart,
