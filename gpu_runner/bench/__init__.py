@@ -5,8 +5,11 @@
 - `kinds`, `roofline`: what a task mainly computes, and the least time that takes, from its traced graph
 - `figures`: rows counted and averaged; never over rows of different devices or fidelities unless asked
 - `results`: the folder in which all of it lies, so that a suite can be stopped, killed and carried to another machine
+- `plan`: what is left to be run of a suite
 - `sitting`: the tasks that have no result yet, several at a time through one driver
+- `running`, `watching`: one call of `bench`, and what the person at the terminal sees of it
 - `plots`, `report`: `report.json` and a `report.html` that needs nothing else
 - `comparing`: two folders of results side by side
-- `commands`: `bench SUITE` and `bench compare A B`
+- `terminal`: reports and comparisons as text
+- `commands`: `bench SUITE`, `bench report DIR` and `bench compare A B`
 """

@@ -1,4 +1,4 @@
-"""`bench SUITE` and `bench compare A B`."""
+"""`bench SUITE`, `bench report DIR` and `bench compare A B`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,7 +52,12 @@ def run(
     suite: Annotated[
         Path, typer.Argument(metavar="SUITE", help="A folder of tasks in the KernelBench form.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the runs, report.json and report.html.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the runs, report.json and report.html; else out/ and the suite's name."
+        ),
+    ] = None,
     as_json: Json = False,
     only: Annotated[
         list[str] | None,
@@ -104,6 +109,7 @@ def run(
     from gpu_runner.core.starting_entries import FOLDER, UnreadableEntry, starting_entries
     from gpu_runner.proposals.models import ProfileError, load_models
 
+    out = out or Path("out") / suite.resolve().name
     arms = [(t, p) for p in precision or [Precision.REFERENCE] for t in _tracks(track)]
     try:
         target = target_named(target).name
@@ -138,7 +144,7 @@ def run(
             pool_for(device, sandbox, slots=slots or at_once) as pool,
             our_failures(),
         ):
-            report, trouble = running.bench(
+            found, trouble = running.bench(
                 results,
                 tasks,
                 arms,
@@ -156,12 +162,32 @@ def run(
         typer.echo("stopped; run the same command again to go on", err=True)
         raise typer.Exit(NO) from None
     if as_json:
-        print_json(report.model_dump(mode="json"))
+        print_json(found.model_dump(mode="json"))
     else:
-        terminal.summary(report, out)
+        terminal.summary(found, out)
     if trouble:
         typer.echo(trouble, err=True)
-    raise typer.Exit(FAILED if trouble else OK if _is_solved(report) else NO)
+    raise typer.Exit(FAILED if trouble else OK if _is_solved(found) else NO)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of a bench.")],
+    as_json: Json = False,
+) -> None:
+    """Write the report on a folder of results again, run nothing: for folders put together from several machines."""
+    from gpu_runner.bench import running, terminal
+    from gpu_runner.bench.results import NoResults, Results, settings_in
+
+    try:
+        with Results(folder, settings_in(folder)) as results:
+            found = running.report_on(results)
+    except NoResults as error:
+        usage(str(error))
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        terminal.summary(found, folder)
 
 
 @app.command()
@@ -201,5 +227,5 @@ def _tracks(given: list[str] | None) -> list[Track]:
     return list(wanted)
 
 
-def _is_solved(report: "Report") -> bool:
-    return all(row.best is not None for row in report.rows)
+def _is_solved(found: "Report") -> bool:
+    return all(row.best is not None for row in found.rows)

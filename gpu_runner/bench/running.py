@@ -6,7 +6,7 @@ from typing import Any
 
 from gpu_runner.bench.plan import Arm, plan
 from gpu_runner.bench.report import Report, as_html, report_of
-from gpu_runner.bench.results import Results
+from gpu_runner.bench.results import Results, rows_in
 from gpu_runner.bench.rows import Row, place
 from gpu_runner.bench.sitting import Sitting
 from gpu_runner.bench.suite import SuiteTask
@@ -75,6 +75,11 @@ def bench(
 def environment_of(device: DeviceInfo, target: str) -> dict[str, Any]:
     """What evaluations on this device say of where they were made."""
     return place({**device.fingerprint, "target": target})
+
+
+def report_on(results: Results) -> Report:
+    """Write the report on what a folder holds, and run nothing. Raises NoResults."""
+    return _written(results, rows_in(results.directory))
 
 
 def _written(results: Results, rows: Sequence[Row]) -> Report:

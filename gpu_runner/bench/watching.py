@@ -107,7 +107,8 @@ def _part(ledger: Ledger) -> float:
 def _found(row: Row) -> str:
     if row.best is None:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in row.counts.items())
-        return row.reason if row.outcome is not Outcome.DONE else f"no correct kernel ({counts})"
+        why = counts or row.reason
+        return row.reason if row.outcome is not Outcome.DONE else f"no correct kernel ({why})"
     figures = (
         f"{ratio_text(ratio)} over {name}"
         for name, ratio in (

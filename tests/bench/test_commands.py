@@ -60,6 +60,15 @@ def test_a_suite_whose_tasks_all_have_a_kernel_ends_with_0(bench: Bench, tmp_pat
     assert [row["task"] for row in report(tmp_path)["rows"]] == ["level1/1_relu", "level2/2_mlp"]
 
 
+def test_results_lie_in_a_folder_called_like_the_suite_unless_told_otherwise(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = CliRunner().invoke(app, ["bench", "suite", "--only", "level1", "--evaluations", "2"])
+    assert answer.exit_code == 0, answer.output
+    assert (tmp_path / "out" / "suite" / "report.html").exists()
+
+
 def test_a_task_without_a_kernel_makes_it_1(bench: Bench, pool: Pool) -> None:
     pool._by_task = lambda task, mark: evaluation(verdict=Verdict.INCORRECT, kind="values")
     answer = bench("--only", "level1")
@@ -170,6 +179,22 @@ def test_arms_of_two_fingerprints_are_refused_unless_asked_for(arms: tuple[str, 
     answer = CliRunner().invoke(app, ["bench", "compare", *arms, "--across-devices"])
     assert answer.exit_code == 0
     assert "of 2 sittings that differ in torch" in answer.stdout
+
+
+def test_folders_put_together_are_reported_on_without_a_run(
+    arms: tuple[str, str], tmp_path: Path
+) -> None:
+    elsewhere = row("level1/y", ratio(3.0, 2.9, 3.1), environment=ON_GPU | {"driver": "590"})
+    with Results(tmp_path / "a", SETTINGS) as results:
+        results.save(elsewhere)
+    answer = CliRunner().invoke(app, ["bench", "report", arms[0]])
+    assert answer.exit_code == 0, answer.output
+    assert "2 of 2   100%" in answer.stdout
+    written = json.loads((tmp_path / "a" / "report.json").read_text())
+    assert [sitting["rows"] for sitting in written["sittings"]] == [1, 1]
+    assert (tmp_path / "a" / "report.html").exists()
+    refused = CliRunner().invoke(app, ["bench", "report", str(tmp_path)])
+    assert (refused.exit_code, "holds no results" in refused.stderr) == (2, True)
 
 
 def test_a_folder_without_results_cannot_be_compared(tmp_path: Path, arms: tuple[str, str]) -> None:

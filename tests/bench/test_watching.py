@@ -48,5 +48,7 @@ def test_the_estimate_counts_parts_of_tasks_and_no_earlier_sitting(tmp_path: Pat
     lines = text.getvalue().splitlines()
     assert lines[0].split("  ")[0] == "invalid"
     assert lines[0].endswith("no Model   3 to go")
+    watch.row(row("level1/y", reason="nothing left to try"))
+    assert "no correct kernel (nothing left to try)" in text.getvalue()
     # An unusable task took no time: one of the three that do is done.
     assert lines[1].endswith("2.00x over eager modelled   2 to go, about 4 min left")
