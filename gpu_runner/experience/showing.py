@@ -1,7 +1,7 @@
 """What a proposal is shown of the library: usually the best found, by chance nothing, all but one, or one from further down.
 
 The chances make the comparisons of `core.worth` fair: whether an entry is shown depends on nothing but the draw. What ranks
-too low to be shown has its turn as well, shown or withheld alike, or nothing would ever be known of its worth.
+too low to be shown has its turn as well, or nothing would ever be known of its worth.
 """
 
 import random
@@ -17,8 +17,8 @@ SHARE_WITHOUT: Final = 0.2
 """Of the proposals, those that go without the library."""
 SHARE_WITHHELD: Final = 0.2
 """Of the proposals, those from which the entry of one rank is withheld; each rank as often as any other."""
-SHARE_EXPLORING: Final = 0.1
-"""Of the proposals, those in which an entry from beyond the best takes the last place, or, as often, is withheld from it."""
+SHARE_EXPLORING: Final = 0.15
+"""Of the proposals, those in which an entry from beyond the best stands in the last place, as if it had ranked there."""
 FOUND: Final = 3 * SHOWN
 """How many to look for, so that there is something beyond the best."""
 
@@ -32,13 +32,15 @@ class Shown:
 
 
 def show(found: Sequence[Retrieved], rng: random.Random) -> Shown:
-    """Draw what to show of what was found, the best first; at most `SHOWN` entries."""
-    entries = tuple(hit.entry for hit in found[:SHOWN])
+    """Draw what to show of what was found, the best first; at most `SHOWN` entries.
+
+    Which entries stand in the places is drawn before anything is withheld, so that every entry is withheld as often for each
+    time that it is shown, wherever it ranks: proposals that like it best do not weigh more on one side of its comparison.
+    """
+    entries = _places(found, rng)
     draw = rng.random()
     if draw < SHARE_WITHOUT:
         return Shown(WITHOUT)
-    if draw >= 1 - SHARE_EXPLORING and len(found) > SHOWN:
-        return _exploring(found, rng)
     if draw >= SHARE_WITHOUT + SHARE_WITHHELD:
         return Shown(WITH, entries)
     place = rng.randrange(SHOWN)
@@ -47,9 +49,8 @@ def show(found: Sequence[Retrieved], rng: random.Random) -> Shown:
     return Shown(arm_without(entries[place].id), entries[:place] + entries[place + 1 :])
 
 
-def _exploring(found: Sequence[Retrieved], rng: random.Random) -> Shown:
-    tried = found[rng.randrange(SHOWN, len(found))].entry
-    best = tuple(hit.entry for hit in found[: SHOWN - 1])
-    if rng.random() < 0.5:
-        return Shown(arm_without(tried.id), best)
-    return Shown(WITH, (*best, tried))
+def _places(found: Sequence[Retrieved], rng: random.Random) -> tuple[Entry, ...]:
+    best = [hit.entry for hit in found[:SHOWN]]
+    if len(found) > SHOWN and rng.random() < SHARE_EXPLORING:
+        best[-1] = found[rng.randrange(SHOWN, len(found))].entry
+    return tuple(best)
