@@ -162,7 +162,7 @@ def finished_row(
         precision=task.precision,
         key=task.key,
         outcome=Outcome.DONE,
-        reason=str(result["stop_reason"]),
+        reason=_reason(candidates, ledger, result),
         device=shown.device if shown else "",
         fidelity=shown.fidelity if shown else None,
         environment=place(shown.environment if shown else here),
@@ -175,6 +175,12 @@ def finished_row(
         roofline_us=_roofline(graph, task, shown),
         curve=tuple(_curve(candidates, ledger)),
     )
+
+
+def _reason(candidates: list[Candidate], ledger: Ledger, result: Mapping[str, Any]) -> str:
+    """Why the run ended; where nothing was tried, what its log says of that."""
+    log = "; ".join(str(note["text"]) for note in ledger.notes("log"))
+    return str(result["stop_reason"]) if candidates or not log else log[:1000]
 
 
 def figures_of(evaluation: Evaluation) -> Figures:

@@ -19,8 +19,9 @@ from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.task_report import TaskReport
 from gpu_runner.core.verdicts import Precision, Stage, Track, Verdict
 from gpu_runner.evaluation.devices import DeviceInfo, Gpu, fingerprint
-from gpu_runner.evaluation.errors import DeviceLost
+from gpu_runner.evaluation.errors import ChildFailed, DeviceLost
 from gpu_runner.journal import read_records
+from gpu_runner.sources import Sources
 from tests.bench.making import SETTINGS, WITHOUT_GPU, suite
 from tests.evolution import making
 from tests.test_driver import FIRST_ONLY, SOURCES, FakePool, mark_of
@@ -163,6 +164,19 @@ def test_a_task_without_a_correct_kernel_is_a_failure_that_counts(tmp_path: Path
     (row,) = report.rows
     assert (row.outcome, row.best, row.counts) == (Outcome.DONE, None, {"incorrect": 2})
     assert report.sections[0].groups[0].without_kernel == 1
+
+
+def test_where_nothing_was_tried_the_row_says_why(tmp_path: Path) -> None:
+    suite(tmp_path / "suite", "level1/a")
+
+    def no_path(*_: Any) -> Any:
+        raise ChildFailed("inductor has no path for this")
+
+    sources = Sources(initialisers={"compiler": no_path}, steps={})
+    (row,) = sit(tmp_path, Pool(), sources=sources)[0].rows
+    assert (row.outcome, row.counts) == (Outcome.DONE, {})
+    assert row.reason.startswith("the compiler initialiser failed: inductor has no path for this; ")
+    assert "no source has a first candidate" in row.reason
 
 
 def test_a_failure_of_ours_is_no_result_and_is_tried_again(tmp_path: Path) -> None:
