@@ -43,7 +43,7 @@ from gpu_runner.evaluation.protocol import (
 from gpu_runner.evaluation.protocol import Enqueued as EnqueuedAnswer
 
 if TYPE_CHECKING:
-    from gpu_runner.evaluation.child.judge import OpenTask
+    from gpu_runner.evaluation.child.open_task import OpenTask
 
 CHECKED_WINDOWS = 3
 WINDOW_TIMEOUT_S = 60.0
