@@ -104,7 +104,8 @@ def sections(rows: Sequence[Row]) -> list[Section]:
     """One per track, precision and sitting, and one over all sittings on the same model of GPU where there are several."""
     counted = [row for row in rows if row.outcome is not Outcome.WAITING]
     found = []
-    for (track, precision), members in _grouped(counted, lambda row: (row.track, row.precision)):
+    for _, members in _grouped(counted, _arm_order):
+        track, precision = members[0].track, members[0].precision
         by_gpu = _grouped(members, lambda row: str(row.environment.get("gpu") or ""))
         # What was measured comes first.
         for gpu, alike in sorted(by_gpu, key=lambda one: not one[0]):
@@ -114,6 +115,10 @@ def sections(rows: Sequence[Row]) -> list[Section]:
                 found.append(_section(track, precision, tuple(n for (n,) in parts), alike))
             found += [_section(track, precision, (name,), own) for name, own in by_sitting]
     return found
+
+
+def _arm_order(row: Row) -> tuple[int, int]:
+    return list(Track).index(row.track), list(Precision).index(row.precision)
 
 
 def groups(rows: Sequence[Row]) -> list[Group]:
