@@ -4,10 +4,17 @@ import ast
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from django.conf import settings
 
-LEVELS = ("level1", "level2")
+LEVELS: Final = {
+    "level1": "Level 1: one operation",
+    "level2": "Level 2: a few operations to fuse",
+    "level3": "Level 3: whole blocks",
+    "serving": "Serving",
+}
+"""Folders of the suite, in the order in which a page lists them, and what they are called there."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +26,8 @@ class Example:
 
     @property
     def level(self) -> str:
-        return self.path.partition("/")[0]
+        """What a page calls the part of the suite that it belongs to."""
+        return LEVELS[self.path.partition("/")[0]]
 
 
 @lru_cache(maxsize=1)

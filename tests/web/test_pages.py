@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 from django.utils import timezone
@@ -21,6 +22,7 @@ from evolution_app.models import (
     Task,
     User,
 )
+from evolution_app.suite import LEVELS
 from gpu_runner.core.task import best_of_10
 from gpu_runner.core.verdicts import RunState, Verdict
 from tests.web import played_runs, samples
@@ -245,6 +247,20 @@ def test_the_check_of_a_good_source_says_so_and_names_the_same_task(
 
     assert "honours the contract" in page
     assert f"/tasks/{task.pk}" in page
+
+
+def test_every_example_can_be_chosen_under_its_level(owner: User) -> None:
+    page = as_user(owner).get("/tasks/new").content.decode()
+
+    groups = re.findall(r'<optgroup label="([^"]*)">(.*?)</optgroup>', page, re.S)
+    offered = {label: re.findall(r'<option value="([^"]*)"', options) for label, options in groups}
+    files = sorted((Path(settings.BASE_DIR) / "examples").glob("*/*.py"))
+    by_folder = {
+        folder: [f"{folder}/{file.stem}" for file in files if file.parent.name == folder]
+        for folder in LEVELS
+    }
+    assert offered == {LEVELS[folder]: names for folder, names in by_folder.items()}
+    assert sum(map(len, offered.values())) == len(files)
 
 
 def test_an_example_fills_the_form(owner: User) -> None:
