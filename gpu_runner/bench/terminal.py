@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from gpu_runner.bench import figures
@@ -39,8 +39,9 @@ def summary(report: Report, folder: Path) -> None:
 
 
 def _table(groups: Sequence[Group], baseline: Baseline) -> Table:
+    longest = max(len(group.name) for group in groups)
     table = Table(
-        f"over {baseline.replace('_', '.')}",
+        Column(f"over {baseline.replace('_', '.')}", min_width=longest),
         *("correct", "fast_1", "by interval", "geometric mean", "mean", "median", "mean of all"),
         box=None,
     )
