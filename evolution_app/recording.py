@@ -70,7 +70,7 @@ def held(run_id: int, fence: int) -> Iterator[Run]:
         with events.numbered_by(run):
             yield run
         if _counters(run) != before:
-            run.save(update_fields=COUNTERS)
+            statements.update(run, COUNTERS)
 
 
 def flush(run_id: int) -> None:
@@ -107,7 +107,7 @@ def record_candidate(run_id: int, fence: int, proposal: core_candidate.Proposal)
     """Give a proposal the run's next number and queue it."""
     with held(run_id, fence) as run:
         run.last_candidate += 1
-        candidate = Candidate.objects.create(
+        candidate = Candidate(
             run=run,
             number=run.last_candidate,
             island_id=_island(run, proposal.island),
@@ -120,6 +120,7 @@ def record_candidate(run_id: int, fence: int, proposal: core_candidate.Proposal)
             entries=list(proposal.entries),
             arm=proposal.arm,
         )
+        statements.insert_one(candidate)
         if proposal.parents:
             keys = statements.candidate_keys(run_id, proposal.parents)
             statements.insert(
@@ -182,7 +183,7 @@ def _record_uses(candidate: Candidate) -> None:
 
 
 def _numbered(run: Run, number: int) -> Candidate:
-    return Candidate.objects.select_related("island").get(run=run, number=number)
+    return statements.candidate_of(run.pk, number)
 
 
 def record_stage(run_id: int, fence: int, number: int, stage: Stage) -> None:
@@ -239,7 +240,7 @@ def record_evaluation(
         _keep_evaluation(candidate, evaluation, is_published)
         _copy_figures(candidate, evaluation)
         candidate.finished_at = candidate.finished_at or timezone.now()
-        candidate.save(update_fields=FIGURES)
+        statements.update(candidate, FIGURES)
         if is_published:
             events.emit(run.pk, events.PUBLISHED, _done(run, candidate))
             return
@@ -264,7 +265,7 @@ def record_evaluation(
 def _keep_evaluation(
     candidate: Candidate, evaluation: core_evaluation.Evaluation, is_published: bool
 ) -> None:
-    kept = Evaluation.objects.create(
+    kept = Evaluation(
         candidate=candidate,
         document=storable(evaluation.model_dump(mode="json")),
         verdict=evaluation.verdict or "",
@@ -273,6 +274,7 @@ def _keep_evaluation(
         device=storable_text(evaluation.device)[:120],
         is_published=is_published,
     )
+    statements.insert_one(kept)
     if evaluation.findings:
         statements.insert(
             [

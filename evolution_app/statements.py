@@ -25,6 +25,22 @@ def locked_run(run_id: int, fence: int) -> Run | None:
     return next(iter(found), None)
 
 
+def candidate_of(run_id: int, number: int) -> Candidate:
+    """A candidate with its island. Raises Candidate.DoesNotExist."""
+    columns = ", ".join(f'made."{field.column}"' for field in Candidate._meta.concrete_fields)
+    found = Candidate.objects.raw(
+        f"SELECT {columns}, home.number AS home_number FROM {_table(Candidate)} AS made"
+        f" JOIN {_table(Island)} AS home ON home.id = made.island_id"
+        " WHERE made.run_id = %s AND made.number = %s",
+        [run_id, number],
+    )
+    for candidate in found:
+        home: int = candidate.home_number  # type: ignore[attr-defined]
+        candidate.island = Island(pk=candidate.island_id, run_id=run_id, number=home)
+        return candidate
+    raise Candidate.DoesNotExist(f"run {run_id} has no candidate {number}")
+
+
 def reach(run_id: int, number: int, stage: Stage, now: datetime) -> int | None:
     """A candidate that is not over has reached a gate; its island's number, None where that is no news."""
     with connection.cursor() as cursor:
@@ -74,21 +90,50 @@ def evaluations(run_id: int) -> int:
         return int(cursor.fetchone()[0])
 
 
+def update(row: models.Model, names: Sequence[str]) -> None:
+    """Write some fields of a row."""
+    fields = [row._meta.get_field(name) for name in names]
+    values = [_stored(field, row, is_new=False) for field in fields]
+    changes = ", ".join(f'"{field.column}" = %s' for field in fields)
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE {_table(type(row))} SET {changes} WHERE id = %s", [*values, row.pk])
+
+
 def insert(rows: Sequence[models.Model], *, or_keep: bool = False) -> None:
-    """Rows of one table, whose keys are known or asked for by nobody.
+    """Rows of one table, whose keys are known or asked for by nobody, see `insert_one`.
 
     Args:
         or_keep: leaves what is there already as it is.
     """
-    fields = [f for f in rows[0]._meta.concrete_fields if not isinstance(f, models.AutoField)]
-    values = [f.get_db_prep_save(f.pre_save(row, True), connection) for row in rows for f in fields]
-    columns = ", ".join(f'"{field.column}"' for field in fields)
-    places = ", ".join(["(" + ", ".join(["%s"] * len(fields)) + ")"] * len(rows))
+    head, place, fields = _insertion(type(rows[0]))
+    values = [_stored(field, row, is_new=True) for row in rows for field in fields]
     ending = " ON CONFLICT DO NOTHING" if or_keep else ""
     with connection.cursor() as cursor:
+        cursor.execute(head + ", ".join([place] * len(rows)) + ending, values)
+
+
+def insert_one(row: models.Model) -> None:
+    """A row, which has its key from then on."""
+    head, place, fields = _insertion(type(row))
+    with connection.cursor() as cursor:
         cursor.execute(
-            f"INSERT INTO {_table(type(rows[0]))} ({columns}) VALUES {places}{ending}", values
+            f"{head}{place} RETURNING id", [_stored(field, row, is_new=True) for field in fields]
         )
+        row.pk = cursor.fetchone()[0]
+    row._state.adding = False
+
+
+def _stored(field: Any, row: models.Model, *, is_new: bool) -> Any:
+    return field.get_db_prep_save(field.pre_save(row, is_new), connection)
+
+
+@cache
+def _insertion(model: type[models.Model]) -> tuple[str, str, tuple[Any, ...]]:
+    """The statement up to its rows, the places of a row, and the fields that fill them."""
+    fields = tuple(f for f in model._meta.concrete_fields if not isinstance(f, models.AutoField))
+    columns = ", ".join(f'"{field.column}"' for field in fields)
+    place = "(" + ", ".join(["%s"] * len(fields)) + ")"
+    return f"INSERT INTO {_table(model)} ({columns}) VALUES ", place, fields
 
 
 def _pairs(sql: str, params: Sequence[Any]) -> dict[int, int]:

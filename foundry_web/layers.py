@@ -140,8 +140,9 @@ class Tail:
 
 def insert_hint(group: str, message: dict[str, Any]) -> None:
     from evolution_app.models import Hint
+    from evolution_app.statements import insert
 
-    Hint.objects.create(group=group, message=message)
+    insert([Hint(group=group, message=message)])
 
 
 def newest_hint() -> int:

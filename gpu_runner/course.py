@@ -607,14 +607,14 @@ class Course:
 
     def _may_evaluate(self) -> bool:
         """Whether a candidate that waits fits the budget; itself and what waits with it are not counted against it."""
-        running = {k: v for k, v in self._state.pending.items() if k in self._evaluating}
-        state = dataclasses.replace(self._state, pending=running)
         spent = dict(self._purse.spent)
-        spent["gpu_s"] = self._gpu_seconds_soon(spent)
+        waiting = sum(number not in self._evaluating for number in self._state.pending)
+        spent["evaluations"] = spent.get("evaluations", 0.0) - waiting
+        spent["gpu_s"] = self._gpu_seconds_soon(self._purse.spent)
         # Its draft is paid for, and a limit on drafts is none on evaluations.
         paid = {"iterations": None, "tokens": None, "money_usd": None}
         budget = self._purse.budget.model_copy(update=paid)
-        return stopping.stop_reason(state, budget, spent) is None
+        return stopping.stop_reason(self._state, budget, spent) is None
 
     def _gpu_seconds_soon(self, spent: Mapping[str, float]) -> float:
         """What is spent once those that run have cost what the others did on average."""
