@@ -117,6 +117,27 @@ def test_the_maximum_is_looked_for_before_the_sums() -> None:
     assert "acc = acc + tl.dot(weights.to(tv.dtype), tv)" in second
 
 
+def test_a_correction_that_has_no_name_goes_as_well() -> None:
+    source = """
+@triton.jit
+def softmax(x, out, C, BLOCK: tl.constexpr):
+    largest = -3.0e38
+    whole = 0.0
+    for start in range(0, C, BLOCK):
+        value = tl.load(x + start + tl.arange(0, BLOCK))
+        higher = tl.maximum(largest, tl.max(value, axis=0))
+        whole = whole * tl.exp(largest - higher) + tl.sum(tl.exp(value - higher), axis=0)
+        largest = higher
+    tl.store(out, whole)
+"""
+    gone, come = changed(source, steps(source)["running_maximum", "softmax"])
+    assert len(gone) == 3
+    assert come == {
+        "largest = tl.maximum(largest, tl.max(value, axis=0))",
+        "whole = whole + tl.sum(tl.exp(value - largest), axis=0)",
+    }
+
+
 def test_a_correction_that_is_more_than_a_factor_leaves_the_loop_as_it_is() -> None:
     source = EXPERTS["online_attention"].replace(
         "acc * shrink[:, None]", "acc / (1 / shrink[:, None])"

@@ -106,14 +106,14 @@ def _second_pass(loop, running, kept, most):
         name
         for node in body
         if isinstance(node, ast.Assign) and {most, higher} <= names_in(node.value)
-        for name in _written(node)
+        for name in _written(node) - names_in(node.value)
     }
     corrected = _Corrected(corrections, higher, most)
     kept_of_body = [
         corrected.visit(copy.deepcopy(node)) for node in body if not _written(node) & corrections
     ]
     body = [node for node in kept_of_body if node is not None]
-    if not corrections or any(names_in(node) & corrections for node in body):
+    if not corrected.found or any(names_in(node) & corrections for node in body):
         return None
     return _as_loop(loop, body)
 
@@ -133,22 +133,26 @@ class _Corrected(ast.NodeTransformer):
 
     def __init__(self, corrections, higher, most):
         self._corrections, self._higher, self._most = corrections, higher, most
+        self.found = False
 
     def visit_AugAssign(self, node):
-        is_correction = isinstance(node.op, ast.Mult) and self._is_correction(node.value)
-        return None if is_correction else self.generic_visit(node)
+        if isinstance(node.op, ast.Mult) and self._is_correction(node.value):
+            return None
+        return self.generic_visit(node)
 
     def visit_BinOp(self, node):
-        node = self.generic_visit(node)
         if isinstance(node.op, ast.Mult) and self._is_correction(node.right):
-            return node.left
+            return self.visit(node.left)
         if isinstance(node.op, ast.Mult) and self._is_correction(node.left):
-            return node.right
-        return node
+            return self.visit(node.right)
+        return self.generic_visit(node)
 
     def visit_Name(self, node):
         return ast.Name(self._most, node.ctx) if node.id == self._higher else node
 
     def _is_correction(self, node):
-        node = node.value if isinstance(node, ast.Subscript) else node
-        return isinstance(node, ast.Name) and node.id in self._corrections
+        bare = node.value if isinstance(node, ast.Subscript) else node
+        named = isinstance(bare, ast.Name) and bare.id in self._corrections
+        is_it = named or names_in(bare) - {"tl"} == {self._most, self._higher}
+        self.found |= is_it
+        return is_it
