@@ -1,7 +1,7 @@
 """Two folders of results side by side: what one arm gains over the other, on the tasks that both have run."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from statistics import fmean, stdev
 from typing import Any, Literal
@@ -116,8 +116,10 @@ def _names(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def _arms(alike: Sequence[tuple[Row, Row]]) -> Iterable[Arms]:
-    key: Callable[[tuple[Row, Row]], tuple[str, str]] = lambda p: (p[0].track, p[0].precision)  # noqa: E731
-    for _, own in groupby(sorted(alike, key=key), key=key):
+    def arm(pair: tuple[Row, Row]) -> tuple[int, int]:
+        return figures.arm_order(pair[0])
+
+    for _, own in groupby(sorted(alike, key=arm), key=arm):
         pairs = [_pair(a, b) for a, b in own]
         gains = [pair.gain for pair in pairs if pair.gain is not None]
         yield Arms(

@@ -104,7 +104,7 @@ def sections(rows: Sequence[Row]) -> list[Section]:
     """One per track, precision and sitting, and one over all sittings on the same model of GPU where there are several."""
     counted = [row for row in rows if row.outcome is not Outcome.WAITING]
     found = []
-    for _, members in _grouped(counted, _arm_order):
+    for _, members in _grouped(counted, arm_order):
         track, precision = members[0].track, members[0].precision
         by_gpu = _grouped(members, lambda row: str(row.environment.get("gpu") or ""))
         # What was measured comes first.
@@ -117,7 +117,8 @@ def sections(rows: Sequence[Row]) -> list[Section]:
     return found
 
 
-def _arm_order(row: Row) -> tuple[int, int]:
+def arm_order(row: Row) -> tuple[int, int]:
+    """Sorts by track, then precision, as they are defined."""
     return list(Track).index(row.track), list(Precision).index(row.precision)
 
 
