@@ -92,7 +92,7 @@ def evaluations(run_id: int) -> int:
 
 def update(row: models.Model, names: Sequence[str]) -> None:
     """Write some fields of a row."""
-    fields = [row._meta.get_field(name) for name in names]
+    fields: list[Any] = [row._meta.get_field(name) for name in names]
     values = [_stored(field, row, is_new=False) for field in fields]
     changes = ", ".join(f'"{field.column}" = %s' for field in fields)
     with connection.cursor() as cursor:
