@@ -134,6 +134,8 @@ class Sitting:
             return
         # Known before it is started, which may fail at once.
         self._active[journal] = job, journal
+        if self._is_stopping:
+            journal.want(RunState.PAUSING)
         self._driver.add(journal, models=self._models, library=self._shelf, sources=self._sources)
 
     def _ended(self, driven: Driven) -> None:
@@ -153,7 +155,8 @@ class Sitting:
         if row.counts.keys() == {State.ABANDONED.value}:
             # Not one candidate was judged, so nothing is known of the task; the next sitting begins it anew.
             (job.folder / "journal.jsonl").unlink()
-            why = journal.notes("failure")[-1]["reason"]
+            reasons = [str(note["reason"]) for note in journal.notes("failure")]
+            why = reasons[-1] if reasons else "the runner was killed again and again meanwhile"
             self._take_trouble(job, f"no candidate could be evaluated: {why}")
             return
         self._troubles = 0

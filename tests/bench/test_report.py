@@ -120,6 +120,11 @@ def test_what_won_the_selection_stands_beside_what_is_published() -> None:
     assert "1.50 1.40 to 1.60 – 1.75 1.70 to 1.80" in found.text
 
 
+def test_a_best_whose_last_timing_failed_says_so() -> None:
+    assert "not timed again" in page([row("level1/a", ratio(2.0, 1.9, 2.1))]).text
+    assert "not timed again" not in page([row("level1/a", 2.0)]).text
+
+
 def test_three_plots_are_drawn_with_words_for_those_who_do_not_see_them() -> None:
     labels = [attributes["aria-label"] for tag, attributes in page(MEASURED).tags if tag == "svg"]
     assert labels == [

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from gpu_runner.bench import sitting
 from gpu_runner.bench.report import Report
 from gpu_runner.bench.results import Results
 from gpu_runner.bench.rows import Outcome, place, sitting_of
@@ -24,8 +27,9 @@ from gpu_runner.journal import read_records
 from gpu_runner.sources import Sources
 from tests.bench.making import SETTINGS, WITHOUT_GPU, suite
 from tests.evolution import making
-from tests.test_driver import FIRST_ONLY, SOURCES, FakePool, mark_of
+from tests.test_driver import FIRST_ONLY, SOURCES, FakePool, from_marks, mark_of
 
+ONE = Sources(initialisers={"compiler": from_marks("compiler:default", 1)}, steps={})
 SHORT = SETTINGS.model_copy(update={"evaluations": 4, "islands": 2})
 
 
@@ -229,6 +233,40 @@ def test_a_stop_puts_tasks_down_and_the_next_sitting_goes_on_with_them(tmp_path:
     assert set(outcomes(report).values()) == {Outcome.DONE}
     assert len(rest.evaluated) == 6
     assert [row.evaluations for row in report.rows] == [4, 4, 4]
+
+
+def test_a_candidate_that_the_runner_died_of_ten_times_is_no_result(tmp_path: Path) -> None:
+    suite(tmp_path / "suite", "level1/a")
+    stops: list[Callable[[], None]] = []
+    pool = Pool()
+    pool._by_task = lambda task, mark: (stops[0](), evaluation(2.0))[1]  # type: ignore[func-returns-value]
+    sit(tmp_path, pool, on_stop=stops.append, sources=ONE)
+    journal = tmp_path / "out" / "own_kernels-reference" / "level1" / "a" / "journal.jsonl"
+    lines = journal.read_text().splitlines()
+    begun = next(n for n, line in enumerate(lines) if '"record": "changed"' in line)
+    note = {"record": "note", "kind": "interruption", "payload": {"candidate_id": 1}}
+    died = [json.dumps(note)] * 10
+    journal.write_text("\n".join([*lines[: begun + 1], *died]) + "\n")
+    (row,) = sit(tmp_path, Pool(), sources=ONE)[0].rows
+    assert (row.outcome, journal.exists()) == (Outcome.FAILED, False)
+    assert "no candidate could be evaluated" in row.reason
+
+
+def test_a_stop_while_a_task_is_begun_puts_that_one_down_too(tmp_path: Path) -> None:
+    suite(tmp_path / "suite", "level1/a", "level1/b")
+    stops: list[Callable[[], None]] = []
+    pool = Pool()
+
+    class Stopped(sitting.Journal):
+        def __init__(self, *given: Any) -> None:
+            stops[0]()
+            super().__init__(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sitting, "Journal", Stopped)
+        report, _ = sit(tmp_path, pool, on_stop=stops.append)
+    assert set(outcomes(report).values()) == {Outcome.WAITING}
+    assert pool.evaluated == []
 
 
 def test_a_measured_best_is_timed_again_and_both_figures_are_kept(tmp_path: Path) -> None:
