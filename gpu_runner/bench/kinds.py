@@ -20,6 +20,7 @@ _KINDS: Final = (
     ("loss", re.compile(r"(\w+_loss|\w*cross_entropy\w*|kl_div|\w*nll_loss\w*)")),
     ("softmax", re.compile(r"(_?(log_)?softmax|logsumexp)")),
     ("pooling", re.compile(r"\w*pool\dd\w*")),
+    ("resampling", re.compile(r"(upsample\w*|grid_sample\w*)")),
     ("scan", re.compile(r"(cumsum|cumprod|cummax|cummin|logcumsumexp)")),
     ("selection", re.compile(r"(topk|sort|argsort|kthvalue|multinomial|unique\w*)")),
     ("reduction", re.compile(r"(sum|mean|prod|a?max|a?min|arg(max|min)|var|std|var_mean|norm|linalg_\w*norm|any|all)")),

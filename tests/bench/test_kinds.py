@@ -57,6 +57,7 @@ def attention() -> Graph:
         (chain("cross_entropy_loss.default"), "loss"),
         (chain("max_pool2d.default"), "pooling"),
         (chain("adaptive_avg_pool2d.default"), "pooling"),
+        (chain("upsample_bilinear2d.vec"), "resampling"),
         (chain("cumsum.default"), "scan"),
         (chain("topk.default"), "selection"),
         (chain("mul.Tensor", "sum.dim_IntList"), "reduction"),
