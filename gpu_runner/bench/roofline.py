@@ -1,8 +1,8 @@
 """The least time that a task takes on a GPU, by its traced graph: bytes that must move, products that must be computed.
 
 Both at the rates that a large copy and a large library product reach (`core.targets`), the larger of the two counts. It is
-computed, never measured, and says nothing of what lies between: a softmax costs its bytes here and nothing else. The products are
-the reference's; a kernel that needs fewer, since its matrix is a diagonal, lies below.
+computed, never measured, and says nothing of what lies between: a softmax costs its bytes here and nothing else. The products
+are the reference's; a kernel that needs fewer, since its matrix is a diagonal, lies below.
 """
 
 import math
