@@ -38,7 +38,6 @@ def plan(
     Raises:
         NoResults: a task with a result has another source now.
     """
-    held = {row.id: row for row in rows_in(results.directory)}
     jobs = [
         Job(
             name=task.name,
@@ -50,6 +49,9 @@ def plan(
         for track, precision in arms
         for task in tasks
     ]
+    for job in jobs:
+        results.drop_unreadable(*_id(job))
+    held = {row.id: row for row in rows_in(results.directory)}
     made = Plan()
     for job in jobs:
         row = held.pop(_id(job), None)

@@ -119,6 +119,15 @@ class Results:
         path = self.folder(*row.id) / "row.json"
         self.write(path.relative_to(self.directory), row.model_dump_json(indent=1) + "\n")
 
+    def drop_unreadable(self, task: str, track: Track, precision: Precision) -> None:
+        """Remove a row that this version cannot read: it is made again from the journal."""
+        path = self.folder(task, track, precision) / "row.json"
+        if path.exists():
+            try:
+                _row(path)
+            except NoResults:
+                path.unlink()
+
     def forget(self, row: Row) -> None:
         """Let a task that was unusable be run again, since its file was mended."""
         for name in ("row.json", "journal.jsonl"):
@@ -178,7 +187,7 @@ def _row(path: Path) -> Row:
         return Row.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         raise NoResults(
-            f"{path} cannot be read; remove it, and its run is read again from its journal"
+            f"{path} cannot be read; `bench` with its suite makes it again from the journal beside it"
         ) from error
 
 

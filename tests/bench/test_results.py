@@ -156,5 +156,5 @@ def test_a_damaged_row_is_named_with_what_to_do(tmp_path: Path) -> None:
         results.save(row())
         assert rows_in(tmp_path) == [row()]
         (results.folder(*row().id) / "row.json").write_text("{")
-        with pytest.raises(NoResults, match="remove it"):
+        with pytest.raises(NoResults, match="makes it again from the journal"):
             rows_in(tmp_path)

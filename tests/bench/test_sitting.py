@@ -293,6 +293,18 @@ def test_a_measured_best_is_timed_again_and_both_figures_are_kept(tmp_path: Path
     assert (row.evaluations, row.lock_s) == (2, 0.75)
 
 
+@pytest.mark.parametrize("text", ["", '{"task": "level1/a", "of": "another version"}'])
+def test_a_row_that_cannot_be_read_is_made_again_from_the_journal(
+    tmp_path: Path, text: str
+) -> None:
+    suite(tmp_path / "suite", "level1/a")
+    report, _ = sit(tmp_path, Pool())
+    (tmp_path / "out" / "own_kernels-reference" / "level1" / "a" / "row.json").write_text(text)
+    pool = Pool()
+    assert sit(tmp_path, pool)[0].rows == report.rows
+    assert pool.evaluated == []
+
+
 def test_a_run_that_ended_before_its_row_was_written_is_not_run_again(tmp_path: Path) -> None:
     suite(tmp_path / "suite", "level1/a")
     report, _ = sit(tmp_path, Pool())
