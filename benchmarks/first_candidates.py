@@ -4,7 +4,8 @@
 
 For each task and track the initialisers are asked as a run asks them, and their drafts of generation 0 are evaluated in the
 order in which a run of three islands deals them, until one is correct. Each row is added to the results as it ends, with the
-digest of the task; rows of tasks that did not change are kept, `--again` makes those asked for anew. Seconds are wall time: the
+digest of the task; rows of tasks that did not change are kept, `--failed` makes those without a correct candidate anew and
+`--again` all that are asked for. Seconds are wall time: the
 task's inspection, then until the first correct candidate, drafts included.
 """
 
@@ -45,6 +46,7 @@ def main() -> int:
     parser.add_argument("--tracks", nargs="+", type=Track, default=list(Track)[::-1])
     parser.add_argument("--only", nargs="+", default=[], help="tasks by level/name or a part of it")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--failed", action="store_true")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     known = read(options.results)
@@ -55,7 +57,10 @@ def main() -> int:
                 if not wanted(name, options.only):
                     continue
                 row = known.get((name, track.value))
-                if options.again or row is None or row["digest"] != digest(task.source):
+                is_kept = row is not None and row["digest"] == digest(task.source)
+                if options.failed and row is not None and row["outcome"] != "correct":
+                    is_kept = False
+                if row is None or not is_kept or options.again:
                     row = {"task": name, "track": track.value, "digest": digest(task.source)}
                     row |= first_candidate(pool, task)
                     known[name, track.value] = row

@@ -18,7 +18,11 @@ import torch
 from torch import nn
 
 from gpu_runner.core.probe import sizes, with_assignments
-from gpu_runner.proposals.child.compiler_functions import convolution, symbolic_functions
+from gpu_runner.proposals.child.compiler_functions import (
+    convolution,
+    fusing_bytes,
+    symbolic_functions,
+)
 from gpu_runner.proposals.child.compiler_sizes import Expression, Sizes, told_apart
 
 
@@ -307,10 +311,6 @@ class _Capture:
                 continue
             if torch.Tag.nondeterministic_seeded in target.tags and not _is_off(node):
                 raise Refused(f"draws random numbers ({target})")
-            if "batch_norm" in target.name() and any(a is True for a in node.args[5:6]):
-                raise Refused("batch normalisation in training mode changes its running statistics")
-            if target._schema.is_mutable and node.args[0].op == "placeholder":
-                raise Refused(f"changes an input or a buffer in place ({target})")
 
     def _program(self, graph: torch.fx.GraphModule, arguments: list[Any]) -> str:
         from torch._inductor.compile_fx import compile_fx
@@ -444,5 +444,9 @@ def _code_generation_only(variant: Variant) -> Iterator[list[str]]:
         # Attention written out stays written out: the compiler's own call for it belongs to a library.
         stack.enter_context(patch.object(fuse_attention, "_sfdp_init", lambda *a, **k: None))
         own = {torch.ops.aten.convolution.default: convolution}
+        for cat in (torch.ops.aten.cat, torch.ops.aten.cat.default):
+            own[cat] = fusing_bytes(lowering.lowerings[cat])
         stack.enter_context(patch.dict(lowering.lowerings, own))
+        limits = "needs_fallback_due_to_atomic_add_limitations"
+        stack.enter_context(patch.object(lowering, limits, lambda dtype: dtype is torch.bool))
         yield programs

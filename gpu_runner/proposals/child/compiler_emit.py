@@ -3,8 +3,8 @@
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from gpu_runner.proposals.catalogue import function_for
 from gpu_runner.proposals.child.compiler_capture import Captured, Refused
@@ -17,6 +17,7 @@ from gpu_runner.proposals.child.compiler_program import (
     Define,
     Launch,
     LibraryCall,
+    Pick,
     Program,
     Step,
 )
@@ -131,14 +132,19 @@ class _Module:
     def _name_buffers(self) -> None:
         """Buffers are called after the operation whose result they hold."""
         wishes: dict[str, str] = {}
+        wholes: dict[str, str] = {}
         for step in self.program.steps:
-            if isinstance(step, LibraryCall):
+            if isinstance(step, Alias):
+                wholes[step.name] = _buffer_of(step.value)
+            elif isinstance(step, LibraryCall):
                 telling = _telling(step.operations)
                 wishes[step.out] = telling[-1] if telling else step.operation
             elif isinstance(step, Launch):
                 kernel = self.program.kernels[step.kernel]
                 results = [n for n in self._written(step) if n.startswith("buf")]
                 for place, name in enumerate(results):
+                    while name in wholes:
+                        name = wholes[name]
                     last = (_telling(kernel.operations) or ["values"])[-1]
                     wishes[name] = last if place == len(results) - 1 else f"{last}_part"
         for output in self.program.outputs:
@@ -155,9 +161,7 @@ class _Module:
         written = []
         for parameter, argument in zip(kernel.arguments, launch.arguments, strict=True):
             if parameter.startswith(("out_ptr", "in_out_ptr")):
-                if not isinstance(argument, ast.Name) or argument.id.startswith("arg"):
-                    raise Refused("the model changes an input or a buffer of its own")
-                written.append(argument.id)
+                written.append(_buffer_of(argument))
         return written
 
     # Numbers --------------------------------------------------------------------------------------------------------
@@ -234,10 +238,33 @@ class _Module:
                 text = self._view_text(base, size, stride)
                 if text is not None:
                     return Tensor(text, size, stride, base.dtype)
+        if base.size is not None and base.stride is not None:
+            text = self._slice_text(base, size, stride, offset)
+            if text is not None:
+                return Tensor(text, size, stride, base.dtype)
         text = f"{base.name}.as_strided({_tuple(size)}, {_tuple(stride)}, {offset})"
         if self._equal(offset, "0"):
             text = f"{base.name}.as_strided({_tuple(size)}, {_tuple(stride)})"
         return Tensor(text, size, stride, base.dtype)
+
+    def _slice_text(
+        self, base: Tensor, size: tuple[str, ...], stride: tuple[str, ...], offset: str
+    ) -> str | None:
+        """A part of a tensor along one dimension, or one row of it."""
+        assert base.size is not None
+        assert base.stride is not None
+        if len(size) != len(base.size) or not self._same_layout(size, base.stride, stride):
+            return None
+        cut = [
+            axis
+            for axis, (a, b) in enumerate(zip(base.size, size, strict=True))
+            if not self._equal(a, b)
+        ]
+        if len(cut) != 1:
+            return None
+        step = base.stride[cut[0]]
+        start = offset if step == "1" else _quotient(offset, step)
+        return None if start is None else f"{base.name}.narrow({cut[0]}, {start}, {size[cut[0]]})"
 
     def _view_text(
         self, base: Tensor, size: tuple[str, ...], stride: tuple[str, ...]
@@ -271,6 +298,8 @@ class _Module:
                 self.tensors[name] = self._tensor(value)
             case LibraryCall():
                 self._library_call(step)
+            case Pick():
+                self._pick(step)
             case Launch():
                 self._launch(step)
 
@@ -309,6 +338,9 @@ class _Module:
         known = self.tensors.get(step.out)
         name = self.buffer_names[step.out]
         operation = step.operation.split(".")[0]
+        if operation in _PICKED and not self.policy.own_kernels:
+            self._several(operation, name, step)
+            return
         if operation == "convolution":
             text, size = self._convolution(step)
         elif operation in ("mm", "addmm", "bmm", "baddbmm"):
@@ -326,6 +358,36 @@ class _Module:
         ):
             raise Refused("a product is written to a padded buffer")
         self.lines.append(f"{name} = {text}")
+
+    def _several(self, operation: str, name: str, step: LibraryCall) -> None:
+        """A call with several results, each of which gets its tensor when the program picks it."""
+        x = self._tensor(step.arguments[0])
+        options = [self._size(node) for node in step.arguments[1:]]
+        while options[1:] and options[-1] == ("True" if len(options) > 2 else "-1"):
+            options.pop()
+        options += [f"{key}={self._size(value)}" for key, value in step.keywords.items()]
+        self.lines.append(f"{name} = torch.{operation}({', '.join([x.name, *options])})")
+        if x.size is None:
+            raise Refused(f"{operation} of a tensor of unknown size")
+        size = list(x.size)
+        if operation == "topk":
+            dim = int(options[1]) if len(options) > 1 else -1
+            size[dim] = options[0]
+        self.tensors[step.out] = Tensor(name, tuple(size), _contiguous(size), x.dtype)
+
+    def _pick(self, step: Pick) -> None:
+        whole = self.tensors[step.call]
+        operation = self._operation_of(step.call)
+        if operation not in _PICKED:
+            raise Refused(f"the program picks a result of {operation}")
+        part, dtype = _PICKED[operation][step.index]
+        self.tensors[step.name] = replace(
+            whole, name=f"{whole.name}.{part}", dtype=dtype or whole.dtype
+        )
+
+    def _operation_of(self, out: str) -> str:
+        calls = [s for s in self.program.steps if isinstance(s, LibraryCall) and s.out == out]
+        return calls[0].operation.split(".")[0] if calls else out
 
     def _matmul(self, operation: str, step: LibraryCall) -> tuple[str, tuple[str, ...] | None]:
         tensors = [self._tensor(argument) for argument in step.arguments]
@@ -357,13 +419,14 @@ class _Module:
         bias = given["bias"]
         has_bias = not (isinstance(bias, ast.Constant) and bias.value is None)
         bias_text = self._tensor(bias).name if has_bias else "None"
-        values = {key: self._literal(given[key]) for key in _CONVOLUTION[3:]}
+        values = {key: self._option(given[key]) for key in _CONVOLUTION[3:]}
         if x.size is None or weight.size is None:
             raise Refused("a convolution of unknown size")
         size = self._convolved(x.size, weight.size, values)
         if not self.policy.own_kernels:
             return self._torch_convolution(x, weight, bias_text, values), size
-        transposed, groups = bool(values["transposed"]), int(values["groups"])
+        transposed = bool(values["transposed"])
+        groups = self._evaluate(str(values["groups"]), self.full)
         outer, inner, *taps = (self._evaluate(t, self.full) for t in weight.size)
         filters, in_channels = (inner, outer // groups) if transposed else (outer // groups, inner)
         pixels = _product((x.size[0], *(size or x.size)[2:]))
@@ -388,25 +451,32 @@ class _Module:
         ]
         return f"{function}({x.name}, {weight.name}, {bias_text}, {', '.join(options)})", size
 
-    def _literal(self, node: ast.expr) -> Any:
+    def _option(self, node: ast.expr) -> Any:
+        """A convolution's option: a number, a list of them, or text where it depends on the size."""
+        if isinstance(node, ast.List | ast.Tuple):
+            return [self._option(element) for element in node.elts]
         try:
             return ast.literal_eval(node)
-        except ValueError as error:
-            raise Refused("a convolution's groups or stride depend on the size") from error
+        except ValueError:
+            return self._size(node)
 
     def _convolved(
         self, x: tuple[str, ...], weight: tuple[str, ...], values: Mapping[str, Any]
     ) -> tuple[str, ...] | None:
-        """The size of a convolution's result; None where the kernel's size is not fixed."""
-        if not all(tap.isdigit() for tap in weight[2:]):
-            return None
+        """The size of a convolution's result; None where a transposed one depends on the size."""
         spatial = []
-        for axis, length in enumerate(x[2:]):
+        for axis, (length, taps) in enumerate(zip(x[2:], weight[2:], strict=True)):
             stride, padding, dilation, extra = (
                 values[key][axis if len(values[key]) > 1 else 0]
                 for key in ("stride", "padding", "dilation", "output_padding")
             )
-            reach = dilation * (int(weight[2 + axis]) - 1)
+            is_fixed = taps.isdigit() and str not in map(type, (stride, padding, dilation, extra))
+            if values["transposed"] and not is_fixed:
+                return None
+            if not is_fixed:
+                spatial.append(_windows(length, taps, str(stride), str(padding), str(dilation)))
+                continue
+            reach = dilation * (int(taps) - 1)
             if values["transposed"]:
                 spatial.append(_stretched(length, stride, reach + extra + 1 - 2 * padding - stride))
             else:
@@ -426,7 +496,7 @@ class _Module:
         for key, usual in (("stride", 1), ("padding", 0), ("output_padding", 0), ("groups", 1)):
             value = values[key]
             if isinstance(value, list | tuple):
-                value = value[0] if len(set(value)) == 1 else tuple(value)
+                value = value[0] if len(set(value)) == 1 else _tuple([str(v) for v in value])
             if value != usual:
                 options.append(f"{key}={value}")
         dilation = values["dilation"]
@@ -602,7 +672,7 @@ class _Module:
                 continue
             found = [d if d in wanted else "_" for d in tensor.size]
             found = [d if d not in found[:i] else "_" for i, d in enumerate(found)]
-            if set(found) == {"_"}:
+            if set(found) <= {"_"}:
                 continue
             wanted -= set(found)
             lines.append(_unpacked(found, tensor.name))
@@ -611,16 +681,18 @@ class _Module:
             if name in wanted:
                 lines.append(f"{name} = self.{_indexed(path)}")
                 wanted.discard(name)
-        for name in sorted(wanted):
-            if (line := self._solved(name)) is not None:
-                lines.append(line)
-                wanted.discard(name)
+        known = {name for line in lines for name in re.findall(r"\w+", line.partition(" = ")[0])}
+        while line := next(filter(None, (self._solved(n, known) for n in sorted(wanted))), None):
+            name = line.partition(" = ")[0]
+            lines.append(line)
+            wanted.discard(name)
+            known.add(name)
         if wanted:
             raise Refused(f"{', '.join(sorted(wanted))} cannot be read from the tensors' shapes")
         return lines
 
-    def _solved(self, name: str) -> str | None:
-        """A size that stands in no shape alone, from a dimension that is a multiple, a part or shifted."""
+    def _solved(self, name: str, known: set[str]) -> str | None:
+        """A size that stands in no shape alone, from a dimension that is a known multiple of it, a part of it or shifted."""
         for tensor in self.tensors.values():
             if tensor.size is None or not _is_given(tensor.name, self.inputs):
                 continue
@@ -628,8 +700,11 @@ class _Module:
                 shape = f"{tensor.name}.shape[{axis}]"
                 text = self.products.get(text, text)
                 if match := re.fullmatch(rf"(\w+) \* {name}|{name} \* (\w+)", text):
-                    return f"{name} = {shape} // {match[1] or match[2]}"
-                if match := re.fullmatch(rf"{name} // (\w+)", text):
+                    factor = match[1] or match[2]
+                    if factor in known or factor.isdigit():
+                        return f"{name} = {shape} // {factor}"
+                match = re.fullmatch(rf"{name} // (\w+)", text)
+                if match and (match[1] in known or match[1].isdigit()):
                     return f"{name} = {shape} * {match[1]}"
                 if match := re.fullmatch(rf"{name} ([+-]) (\d+)", text):
                     return f"{name} = {shape} {'-' if match[1] == '+' else '+'} {match[2]}"
@@ -656,6 +731,9 @@ class _Module:
             before.setdefault(places[0], []).append(f"{name} = {text}")
         return [new for i, line in enumerate(body) for new in (*before.get(i, ()), line)]
 
+
+_PICKED: Final = dict.fromkeys(("topk", "sort"), (("values", ""), ("indices", "int64")))
+"""Names of the results of library calls with several, and their types; empty for that of the first argument."""
 
 _CONVOLUTION = (
     "x",
@@ -703,6 +781,14 @@ def _tuple(items: Sequence[str]) -> str:
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
+def _quotient(text: str, divisor: str) -> str | None:
+    """`text` divided by one of its factors, or 0."""
+    if text in ("0", divisor):
+        return "0" if text == "0" else "1"
+    factor, _, rest = text.partition(" * ")
+    return factor if factor.isdigit() and rest == divisor else None
+
+
 def _shifted(length: str, shrink: int, stride: int) -> str:
     """`(length + shrink) // stride + 1`, simplified."""
     if stride == 1:
@@ -712,6 +798,15 @@ def _shifted(length: str, shrink: int, stride: int) -> str:
         return f"{length} + {shift}" if shift > 0 else f"{length} - {-shift}"
     inner = length if shrink == 0 else f"({length} {'+' if shrink > 0 else '-'} {abs(shrink)})"
     return f"{inner} // {stride} + 1"
+
+
+def _windows(length: str, taps: str, stride: str, padding: str, dilation: str) -> str:
+    """How many windows of size-dependent geometry lie in a padded length."""
+    padded = length if padding == "0" else f"{length} + 2 * {padding}"
+    reach = f"({taps} - 1)" if dilation == "1" else f"{dilation} * ({taps} - 1)"
+    if padding == "0" and dilation == "1" and taps == stride:
+        return f"{length} // {stride}"
+    return f"({padded} - {reach} - 1) // {stride} + 1"
 
 
 def _stretched(length: str, stride: int, shift: int) -> str:
@@ -735,7 +830,7 @@ def _filled(text: str, host: Sequence[str]) -> str:
 
 def _short(name: str) -> str:
     """A kernel's name for a tensor: `self.blocks[0].norm.weight` is `norm_weight`."""
-    base = re.sub(r"\.(view|t|transpose|as_strided)\(.*", "", name)
+    base = re.sub(r"\.(view|t|transpose|as_strided|narrow)\(.*", "", name)
     parts = [part for part in re.split(r"[.\[\]]+", base.removeprefix("self.")) if part]
     words = [part for part in parts if not part.isdigit()] or parts
     return "_".join(words[-2:])
@@ -751,6 +846,14 @@ def _kernel_name(operations: Sequence[str]) -> str:
     telling = _telling(operations)
     text = "_".join(telling[:1] + telling[-3:] if len(telling) > 4 else telling)
     return f"{text or 'elementwise'}_kernel"
+
+
+def _buffer_of(node: ast.expr) -> str:
+    """The buffer that a view of the program shows, through views of views."""
+    match node:
+        case ast.Call(args=[base, *_]):
+            return _buffer_of(base)
+    return ast.unparse(node)
 
 
 def _is_given(name: str, inputs: Sequence[str]) -> bool:

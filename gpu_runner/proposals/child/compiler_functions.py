@@ -5,7 +5,7 @@ channels. Each is replaced by the same mathematics on symbolic sizes. Average po
 the compiler would otherwise compute for every output.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -14,13 +14,16 @@ import torch
 import torch.nn.functional as F
 
 _avg_pool2d = F.avg_pool2d
+_avg_pool3d = F.avg_pool3d
+_interpolate = F.interpolate
 
 
 @contextmanager
 def symbolic_functions() -> Iterator[None]:
     with ExitStack() as stack:
-        for function in (group_norm, scaled_dot_product_attention, avg_pool2d):
+        for function in _OF_F:
             stack.enter_context(patch.object(F, function.__name__, function))
+        stack.enter_context(patch.object(torch, "take_along_dim", take_along_dim))
         yield
 
 
@@ -91,6 +94,100 @@ def avg_pool2d(
     )
 
 
+def avg_pool3d(
+    input: torch.Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> torch.Tensor:
+    """Height and width first, then depth: the compiler leaves larger windows in three dimensions to a library."""
+    if ceil_mode or divisor_override is not None:
+        return _avg_pool3d(
+            input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+    kernel, steps, pads = (
+        (v, v, v) if isinstance(v, int) else tuple(v)
+        for v in (kernel_size, stride or kernel_size, padding)
+    )
+    images = input.flatten(0, -4)
+    images = avg_pool2d(images, kernel[1:], steps[1:], pads[1:], False, count_include_pad)
+    depth, length = images.size(1), kernel[0]
+    padded = F.pad(images, (0, 0, 0, 0, pads[0], pads[0]))
+    total = padded.unfold(1, length, steps[0]).sum(dim=-1)
+    if count_include_pad:
+        return (total / length).unflatten(0, input.shape[:-3])
+    start = torch.arange(total.size(1), device=input.device) * steps[0] - pads[0]
+    count = (start + length).clamp(max=depth) - start.clamp(min=0)
+    return (total / count[:, None, None]).unflatten(0, input.shape[:-3])
+
+
+def max_pool1d(
+    input: torch.Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Windows of height 1 in two dimensions."""
+    kernel, steps, pads, gaps = (
+        v if isinstance(v, int) else v[0]
+        for v in (kernel_size, stride or kernel_size, padding, dilation)
+    )
+    windows = ((1, kernel), (1, steps), (0, pads), (1, gaps), ceil_mode)
+    if return_indices:
+        values, places = F.max_pool2d(input.unsqueeze(-2), *windows, return_indices=True)
+        return values.squeeze(-2), places.squeeze(-2)
+    return F.max_pool2d(input.unsqueeze(-2), *windows).squeeze(-2)
+
+
+def interpolate(
+    input: torch.Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> torch.Tensor:
+    """The nearest neighbour at a given size by arithmetic of integers instead of a factor that depends on the size."""
+    if mode != "nearest" or size is None:
+        return _interpolate(
+            input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
+        )
+    lengths = input.shape[2:]
+    for axis, old in enumerate(lengths, 2):
+        new = size[axis - 2] if isinstance(size, tuple | list | torch.Size) else size
+        places = torch.arange(new, device=input.device) * old // new
+        input = input.index_select(axis, places)
+    return input
+
+
+def take_along_dim(
+    input: torch.Tensor, indices: torch.Tensor, dim: int | None = None
+) -> torch.Tensor:
+    """A gather, with both sides broadcast along the other dimensions."""
+    if dim is None:
+        return input.flatten().gather(0, indices.flatten())
+    sizes = [
+        [1 if axis == dim % input.dim() else n for axis, n in enumerate(t.shape)]
+        for t in (input, indices)
+    ]
+    shape = list(torch.broadcast_shapes(*sizes))
+    shapes = []
+    for tensor in (input, indices):
+        shape[dim] = tensor.shape[dim]
+        shapes.append(tuple(shape))
+    return input.expand(shapes[0]).gather(dim, indices.expand(shapes[1]))
+
+
+_OF_F = (group_norm, scaled_dot_product_attention, avg_pool2d, avg_pool3d, max_pool1d, interpolate)
+
+
 def convolution(
     x: Any,
     weight: Any,
@@ -112,3 +209,15 @@ def convolution(
     per_channel = [bias.get_size()[0], *[1] * (len(x.get_size()) - 2)]
     added = lowering.lowerings[torch.ops.aten.view.default](bias, per_channel)
     return lowering.lowerings[torch.ops.aten.add.Tensor](result, added)
+
+
+def fusing_bytes(cat: Callable[..., Any]) -> Callable[..., Any]:
+    """The lowering `cat` of concatenations, but fused for bytes too, which it leaves to a library on a CPU."""
+    from torch._inductor import lowering
+
+    def lowered(inputs: Any, dim: int = 0) -> Any:
+        if all(x.get_dtype() in (torch.int8, torch.uint8) for x in inputs):
+            return lowering.pointwise_cat(inputs, dim % len(inputs[0].get_size()))
+        return cat(inputs, dim)
+
+    return lowered

@@ -137,6 +137,7 @@ class KernelRewriter:
         )
 
     def rewrite(self) -> PlainKernel:
+        self.body = [Rewrite(_without_sign_bits).visit(node) for node in self.body]
         self._merge_equal_arguments()
         self._separate_loops()
         self._fixed_numbers()
@@ -614,6 +615,14 @@ def _plain_scan(combine: ast.FunctionDef) -> str | None:
             return "tl.cumsum"
         case [ast.Assign(value=ast.BinOp(op=ast.Mult())), ast.Return()]:
             return "tl.cumprod"
+    return None
+
+
+def _without_sign_bits(node: ast.expr) -> ast.expr | None:
+    """`signbit(x) != 0 if x.dtype is tl.float32 else x < 0` as `x < 0`; it stands in remainders."""
+    match node:
+        case ast.IfExp(test=test, orelse=orelse) if ".dtype is tl.float32" in ast.unparse(test):
+            return orelse
     return None
 
 

@@ -72,7 +72,16 @@ class Alias:
     value: ast.expr
 
 
-Step = Allocate | Launch | LibraryCall | Define | Alias
+@dataclass
+class Pick:
+    """One of the several results of a library call, which is named `call`."""
+
+    name: str
+    call: str
+    index: int
+
+
+Step = Allocate | Launch | LibraryCall | Define | Alias | Pick
 
 
 @dataclass
@@ -203,6 +212,9 @@ def _read_assignment(name: str, value: ast.expr, operations: list[str]) -> Step:
     if called.startswith(("extern_kernels.", "torch.ops.")):
         assert isinstance(value, ast.Call)
         return _library_call(value, name, operations)
+    match value:
+        case ast.Subscript(value=ast.Name(id=call), slice=ast.Constant(value=int(index))):
+            return Pick(name, call, index)
     if any(isinstance(node, ast.Call) for node in ast.walk(value)) and called not in ("max", "min"):
         raise Refused(f"the compiler's program calls {called or ast.unparse(value)[:60]}")
     return Define(name, value)

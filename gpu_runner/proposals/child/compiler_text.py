@@ -202,6 +202,9 @@ def _broken_call(pad: str, start: str, call: ast.Call) -> list[str]:
         case ast.Attribute(value=ast.Call() as inner_call, attr=attr):
             *lines, last = _broken_call(pad, start, inner_call)
             return [*lines, f"{last}.{attr}({', '.join(items)})"]
+        case ast.Attribute(value=ast.BinOp() as sum_, attr=attr):
+            *lines, last = _broken_sum(pad, start, sum_)
+            return [*lines, f"{last}.{attr}({', '.join(items)})"]
     head = f"{pad}{start}{unparse(call.func)}("
     inner = f"{pad}    {', '.join(items)}"
     if len(inner) <= LINE:
