@@ -275,7 +275,7 @@ def library_for(run_id: int) -> list[Entry]:
 
 
 def shelf_for(run_id: int) -> Shelf:
-    """The same as it changes: what is approved, edited, retired or measured while the run goes on counts at its next proposal."""
+    """The same as it changes: what is approved, edited, retired or measured meanwhile counts at the run's next proposal."""
     return Shelf(lambda: library_for(run_id), _library_revision, measured_standings)
 
 

@@ -66,8 +66,9 @@ def approve_entry(
     content: EntryContent | None = None,
     batch: str | None = None,
 ) -> Review:
-    """Let retrieval use an entry, or confirm one that is used because it was checked; with `content`, edit and approve in one step (the edit is the approver's).
+    """Let retrieval use an entry, or confirm one that is used because it was checked.
 
+    With `content`, edit and approve in one step; the edit is the approver's.
     `version` is the number that the person read: Stale if there is a newer one. Missing evidence, or the local
     owner's own nomination, needs a `waiver` in words, which is kept. What a model wrote must have been confirmed; who
     edits the entry confirms it.
