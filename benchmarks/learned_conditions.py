@@ -42,6 +42,7 @@ split-the-inner-dimension enough-bytes-in-flight one-pass-cross-entropy tf32-whe
 fuse-scale-and-mask-into-softmax read-transposed-by-strides running-sum-along-rows pool-by-output-rows
 share-input-of-two-products two-statistics-in-one-pass fuse-gather-with-its-consumer tiles-to-match-the-waves
 shifted-loads-for-short-filters programs-that-share-an-output online-softmax-in-two-passes fold-fixed-norm-into-epilogue
+one-division-for-a-row keep-float32-in-registers-only
 """.split()
 
 
