@@ -46,10 +46,17 @@ def shown(site: Site) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [
+        ("wide", "light"),
+        ("phone", "dark"),
+        pytest.param("wide", "dark", marks=pytest.mark.exam),
+        pytest.param("phone", "light", marks=pytest.mark.exam),
+    ],
+)
 def test_pages_fit_and_are_accessible(
-    page: Page, site: Site, shown: dict[str, str], theme: str, size: str
+    page: Page, site: Site, shown: dict[str, str], size: str, theme: str
 ) -> None:
     width, height = SIZES[size]
     page.set_viewport_size({"width": width, "height": height})
