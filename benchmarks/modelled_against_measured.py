@@ -67,7 +67,7 @@ def _row(
         },
         "speedup": evaluation["speedup"],
         "stages_s": {one["name"]: round(one["seconds"], 2) for one in evaluation["stages"]},
-        "timing_s": evaluation["environment"].get("timing_s"),
+        "timing_s": (evaluation.get("profile") or {}).get("timing_s"),
         "environment": {
             name: evaluation["environment"].get(name)
             for name in ("gpu", "driver", "torch", "triton")

@@ -127,8 +127,9 @@ def _stages(found: list[Evaluation]) -> dict[str, float]:
         if one.is_correct:
             for stage in one.stages:
                 seconds[str(stage.name)].append(stage.seconds)
-            for step, spent in one.environment.get("timing_s", {}).items():
+            for step, spent in one.profile.get("timing_s", {}).items():
                 seconds[f"timing.{step}"].append(spent)
+            seconds["held"].append(one.profile.get("held_s", 0.0))
     return {name: round(sum(values) / len(values), 2) for name, values in seconds.items()}
 
 

@@ -393,14 +393,7 @@ def _follow_nomination(run: Run, payload: dict[str, Any]) -> None:
     if known.filter(evidence__after=after).exists():
         return
     entry = ExperienceEntry.objects.create(state=EntryState.DRAFT, task=run.task, candidate=after)
-    entry.current = EntryVersion.objects.create(
-        entry=entry,
-        number=1,
-        title=content.title,
-        kind=content.kind,
-        content=payload,
-        note="distilled",
-    )
+    entry.current = _version(entry, 1, content, payload, "distilled")
     entry.save(update_fields=["current"])
     for effect in content.effects:
         Evidence.objects.create(
@@ -417,6 +410,19 @@ def _follow_nomination(run: Run, payload: dict[str, Any]) -> None:
         )
 
 
+def _version(
+    entry: ExperienceEntry, number: int, content: EntryContent, payload: dict[str, Any], note: str
+) -> EntryVersion:
+    return EntryVersion.objects.create(
+        entry=entry,
+        number=number,
+        title=content.title,
+        kind=content.kind,
+        content=payload,
+        note=note,
+    )
+
+
 def _follow_summary(run: Run, payload: dict[str, Any]) -> None:
     """A model's words for a draft become its next version, marked as such, unless a person was there first."""
     content = EntryContent.model_validate(payload)
@@ -430,14 +436,7 @@ def _follow_summary(run: Run, payload: dict[str, Any]) -> None:
     ).first()
     if entry is None:
         return
-    entry.current = EntryVersion.objects.create(
-        entry=entry,
-        number=2,
-        title=content.title,
-        kind=content.kind,
-        content=payload,
-        note="put into words by a model",
-    )
+    entry.current = _version(entry, 2, content, payload, "put into words by a model")
     entry.save(update_fields=["current", "changed_at"])
 
 

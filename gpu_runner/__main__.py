@@ -18,7 +18,13 @@ from gpu_runner.cli import (
     OK,
     Baseline,
     Device,
+    Diagnosis,
+    Initialisers,
     Json,
+    Lessons,
+    LibraryFolder,
+    MethodOption,
+    ModelOption,
     PrecisionOption,
     Sandbox,
     Target,
@@ -130,25 +136,19 @@ def evolve(
     precision: PrecisionOption = Precision.REFERENCE,
     target: Target = "h200",
     baseline: Baseline = None,
-    model: Annotated[
-        str | None, typer.Option(help="A profile of the file in FOUNDRY_MODELS.")
-    ] = None,
+    model: ModelOption = None,
     batch: Annotated[
         int, typer.Option(min=0, max=64, help="Requests per island to write to files, not send.")
     ] = 0,
     slots: Annotated[int, typer.Option(min=1, max=64, help="Evaluations at the same time.")] = 1,
-    library: Annotated[
-        Path | None, typer.Option(help="Folder of entries instead of those of the project.")
-    ] = None,
-    method: Annotated[
-        Method, typer.Option(help="sampling: the control arm, which builds on nothing it found.")
-    ] = Method.EVOLUTION,
+    library: LibraryFolder = None,
+    method: MethodOption = Method.EVOLUTION,
     direct: Annotated[
         bool, typer.Option("--best-of-10", help="Ten answers of the model from the reference.")
     ] = False,
-    initialisers: Annotated[bool, typer.Option(help="Whether to use the initialisers.")] = True,
-    diagnosis: Annotated[bool, typer.Option(help="Whether to diagnose.")] = True,
-    lessons: Annotated[bool, typer.Option(help="Whether to use the library.")] = True,
+    initialisers: Initialisers = True,
+    diagnosis: Diagnosis = True,
+    lessons: Lessons = True,
     sandbox: Sandbox = "bwrap",
 ) -> None:
     """Evolve kernels for a task; resumes from the folder if it holds the same run. Exit 0 with a correct best."""

@@ -12,6 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from gpu_runner.core.contract import check_contract
+from gpu_runner.core.search import Method
 from gpu_runner.core.source import MAX_BYTES
 from gpu_runner.core.targets import target_named
 from gpu_runner.core.task import TaskSpec
@@ -34,6 +35,17 @@ PrecisionOption = Annotated[
 ]
 Target = Annotated[str, typer.Option(help="The GPU that modelled speed is for.")]
 Sandbox = Annotated[str, typer.Option(help="bwrap, or none: submitted code then runs unprotected.")]
+ModelOption = Annotated[str | None, typer.Option(help="A profile of the file in FOUNDRY_MODELS.")]
+MethodOption = Annotated[
+    Method,
+    typer.Option(help="sampling: the control arm, which builds on nothing it found."),
+]
+Initialisers = Annotated[bool, typer.Option(help="Whether to use the initialisers.")]
+Diagnosis = Annotated[bool, typer.Option(help="Whether to diagnose.")]
+Lessons = Annotated[bool, typer.Option(help="Whether to use the library.")]
+LibraryFolder = Annotated[
+    Path | None, typer.Option(help="Folder of entries instead of those of the project.")
+]
 Baseline = Annotated[
     Path | None, typer.Option(help="Your own ModelNew: timed beside eager and torch.compile.")
 ]

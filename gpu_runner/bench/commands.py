@@ -12,7 +12,13 @@ from gpu_runner.cli import (
     NO,
     OK,
     Device,
+    Diagnosis,
+    Initialisers,
     Json,
+    Lessons,
+    LibraryFolder,
+    MethodOption,
+    ModelOption,
     Sandbox,
     Target,
     our_failures,
@@ -85,18 +91,12 @@ def run(
         int | None,
         typer.Option(min=1, max=64, help="Evaluations at the same time; else one per task."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="A profile of the file in FOUNDRY_MODELS.")
-    ] = None,
-    method: Annotated[
-        Method, typer.Option(help="sampling: the control arm, which builds on nothing it found.")
-    ] = Method.EVOLUTION,
-    initialisers: Annotated[bool, typer.Option(help="Whether to use the initialisers.")] = True,
-    diagnosis: Annotated[bool, typer.Option(help="Whether to diagnose.")] = True,
-    lessons: Annotated[bool, typer.Option(help="Whether to use the library.")] = True,
-    library: Annotated[
-        Path | None, typer.Option(help="Folder of entries instead of those of the project.")
-    ] = None,
+    model: ModelOption = None,
+    method: MethodOption = Method.EVOLUTION,
+    initialisers: Initialisers = True,
+    diagnosis: Diagnosis = True,
+    lessons: Lessons = True,
+    library: LibraryFolder = None,
     sandbox: Sandbox = "bwrap",
 ) -> None:
     """Evolve every task of a suite; goes on where it was stopped, killed, or brought from another machine.

@@ -93,7 +93,7 @@ class Evaluation(BaseModel):
     environment: dict[str, Any] = {}
     profile: dict[str, Any] = Field(
         default={},
-        description="per-kernel facts: counts, registers, spills, shared memory, modelled parts; `held_s` the device to time",
+        description="per kernel: counts, registers, spills, shared memory, modelled parts; `timing_s` by step, `held_s` alone",
     )
 
     @model_validator(mode="after")

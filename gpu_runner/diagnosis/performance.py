@@ -46,7 +46,7 @@ def findings(evaluation: Evaluation) -> list[Finding]:
     ranked = sorted(_losses(evaluation, parts), key=lambda loss: -loss.lost_us)
     named = [loss for loss in ranked if _is_worth_naming(loss, total)]
     found += [_finding(loss, total) for loss in named[:MOST_HINTS]]
-    return [*found, _summary(parts, _total_name(evaluation), is_all=not named)]
+    return [*found, _summary(parts, evaluation.fidelity, is_all=not named)]
 
 
 def _parts(evaluation: Evaluation) -> list[Part]:
@@ -85,7 +85,7 @@ def _at_ceiling(evaluation: Evaluation, parts: Sequence[Part], total: float) -> 
         severity=Severity.NOTE,
         source=Source.INTERPRETER,
         title=f"at the memory's ceiling: {reached:.0%} of what a copy of the same bytes reaches; nothing is left to gain",
-        evidence={"least_bytes": least, _total_name(evaluation): total, "reached": reached},
+        evidence={"least_bytes": least, f"{evaluation.fidelity}_us": total, "reached": reached},
         location=_place(max(parts, key=lambda part: part.us)),
     )
 
@@ -122,11 +122,7 @@ def _finding(loss: Loss, total: float) -> Finding:
     )
 
 
-def _total_name(evaluation: Evaluation) -> str:
-    return f"{evaluation.fidelity}_us"
-
-
-def _summary(parts: Sequence[Part], total_name: str, *, is_all: bool) -> Finding:
+def _summary(parts: Sequence[Part], fidelity: Fidelity | None, *, is_all: bool) -> Finding:
     """Where the time goes: the largest part, and what bounds it."""
     total = sum(part.us for part in parts)
     largest = max(parts, key=lambda part: part.us)
@@ -138,7 +134,7 @@ def _summary(parts: Sequence[Part], total_name: str, *, is_all: bool) -> Finding
         "launch": "the launch itself",
     }
     what = bounds.get(largest.bound, largest.bound)
-    title = f"{largest.name} takes {largest.us / total:.0%} of the {total_name.removesuffix('_us')} time, bound by {what}"
+    title = f"{largest.name} takes {largest.us / total:.0%} of the {fidelity} time, bound by {what}"
     if is_all:
         title += "; the diagnosis knows nothing that would gain much"
     return Finding(
@@ -148,7 +144,7 @@ def _summary(parts: Sequence[Part], total_name: str, *, is_all: bool) -> Finding
         source=Source.INTERPRETER,
         title=title[:300],
         evidence={
-            total_name: total,
+            f"{fidelity}_us": total,
             "launches": len(parts),
             "dram_us": sum(part.dram_us for part in parts),
             "l2_us": sum(part.l2_us for part in parts),

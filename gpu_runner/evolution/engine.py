@@ -173,13 +173,7 @@ def shares(state: State, ways: frozenset[Way]) -> dict[Way, float]:
     """The chance of each way on an average island, where all of them apply."""
     mean: dict[Way, float] = {}
     for island in state.islands:
-        weighted = bandit.weights(
-            island.strategy.shares,
-            state.credit,
-            ways,
-            learns=state.settings.bandit,
-            home=state.settings.model_of(island.index),
-        )
+        weighted = _weights(state, island, ways)
         total = sum(weighted.values())
         for way, weight in weighted.items():
             mean[way] = mean.get(way, 0.0) + weight / total / len(state.islands)
@@ -273,14 +267,17 @@ def _idea_for(state: State, way: Way, parent: Candidate) -> Idea | None:
 def _ways_in_order(
     state: State, island: Island, ways: Collection[Way], rng: random.Random
 ) -> Iterator[Way]:
-    weighted = bandit.weights(
+    return bandit.in_order(_weights(state, island, ways), rng)
+
+
+def _weights(state: State, island: Island, ways: Collection[Way]) -> dict[Way, float]:
+    return bandit.weights(
         island.strategy.shares,
         state.credit,
         ways,
         learns=state.settings.bandit,
         home=state.settings.model_of(island.index),
     )
-    return bandit.in_order(weighted, rng)
 
 
 def _request(

@@ -288,7 +288,7 @@ class _Run:
         candidate = gates.modelled(own, kernels, target, arena)
         if reference is None or candidate is None:
             return None
-        self.profile = {
+        self.profile |= {
             "candidate": candidate.as_json(),
             "eager": reference.as_json(),
             "kernels": [gates.facts_of(kernel) for kernel in kernels],
@@ -380,6 +380,7 @@ class _Run:
                 measured = measuring.measure(self.task, contestant, self.notes, self.seconds)
         finally:
             contestant.close()
+        self.profile["timing_s"] = self.seconds
         self.timing, self.baselines, self.speedup = measured
 
     # The result
@@ -416,7 +417,6 @@ class _Run:
             "triton": triton.__version__,
             "target": self.task.target.name if self.task.target is not None else None,
             "probe": self.task.probe_values,
-            "timing_s": self.seconds,
         }
 
 

@@ -194,7 +194,8 @@ def measure(
 
     Args:
         contestant: a fresh player that has loaded the candidate, and nothing else.
-        seconds: gets the time of each step: gather (the baselines, once a task), seat, wait, hold, check.
+        seconds: gets the time of each step: gather (the baselines, once a task), seat, measure (the wait for the device
+            included), check.
     """
     clock, arena = partial(_timed, seconds), contestant.arena
     rng = random.Random(task.rng.randrange(1 << 60))
@@ -206,7 +207,7 @@ def measure(
         _seat(contestant)
         candidate = TimedPlayer("candidate", contestant.link, arena, rng, True)
     try:
-        with task.alone(clock):
+        with clock("measure"), task.alone():
             samples = _samples(company, candidate, rng)
         found = [] if candidate.link.exit else _accusations(candidate)
     except DeviceLost:
@@ -285,9 +286,7 @@ def _seat(contestant: Contestant) -> None:
         watched=False,
     )
     trials.check_values(contestant, ran, truth, outputs)
-    for lent in contestant.rooms.values():
-        lent.close()
-    contestant.rooms.clear()
+    contestant.close_rooms()
 
 
 def _accusations(player: TimedPlayer) -> list[Finding]:

@@ -2,8 +2,8 @@
 
 import os
 import random
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from gpu_runner.core import contract, probe
@@ -236,13 +236,11 @@ class OpenTask:
         self._pool.stage(stage.value)
 
     @contextmanager
-    def alone(self, seconds: Callable[[str], AbstractContextManager[None]]) -> Iterator[None]:
-        """The device for this task alone; `seconds` are those of its steps "wait" and "hold"."""
-        with seconds("wait"):
-            self._pool.quiet()
+    def alone(self) -> Iterator[None]:
+        """The device for this task alone, as soon as nobody else uses it."""
+        self._pool.quiet()
         try:
-            with seconds("hold"):
-                yield
+            yield
         finally:
             self._pool.company()
 

@@ -85,6 +85,10 @@ class Contestant:
 
     def close(self) -> None:
         self.link.close()
+        self.close_rooms()
+
+    def close_rooms(self) -> None:
+        """No more outputs will be asked for."""
         for lent in self.rooms.values():
             lent.close()
         self.rooms.clear()
