@@ -45,6 +45,7 @@ def test_a_candidate_of_an_odd_reference_is_judged_rightly(
     [
         ("from dataclasses import make_dataclass\nreturn make_dataclass('Out', ['y'])(x)", "Out"),
         ("x.to_sparse()", "sparse"),
+        ("x.as_subclass(type('Agreeing', (torch.Tensor,), {}))", "Agreeing"),
     ],
 )
 def test_what_cannot_be_compared_is_said_to_be_so(
