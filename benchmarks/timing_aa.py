@@ -131,8 +131,11 @@ class RemotePlayer:
         self.channel.send(message)
         return self.channel.receive(120)[0]
 
-    def place(self, seed: int) -> None:
-        self.ask(do="place", seed=seed)
+    def begin_place(self, seed: int) -> None:
+        self.channel.send({"do": "place", "seed": seed})
+
+    def finish_place(self) -> None:
+        self.channel.receive(120)
 
     def window(self, calls: int, seed: int) -> Window:
         self.ticket += 1

@@ -185,6 +185,7 @@ class Nursery:
     Args:
         devices: device nodes that its children may open.
         threads: processors that one child may use for tensor operations.
+        niceness: from 0 to 19, by which they give way to others on the host.
     """
 
     def __init__(
@@ -194,6 +195,7 @@ class Nursery:
         *,
         devices: Sequence[str] = (),
         threads: int = 1,
+        niceness: int = 0,
         retire_after_s: float = RETIRE_AFTER_S,
     ) -> None:
         if kind not in get_args(Kind):
@@ -202,6 +204,7 @@ class Nursery:
         self.kind = kind
         self.sandbox = sandbox
         self._devices = tuple(devices)
+        self._niceness = niceness
         self._environment = sandbox.environment(_variables(kind, threads))
         self._retire_after_s = retire_after_s
         self._lock = threading.RLock()
@@ -304,7 +307,9 @@ class Nursery:
             raise RunnerError(f"the nursery of {self.kind} children is closed")
         self._cancel_timer()
         if self._zygote is None:
-            self._zygote = _Zygote(self.kind, self.sandbox, self._environment, self._devices)
+            self._zygote = _Zygote(
+                self.kind, self.sandbox, self._environment, self._devices, self._niceness
+            )
         return self._zygote
 
     def _ready_zygote(self) -> "_Zygote":
@@ -354,14 +359,19 @@ class _Zygote:
     """
 
     def __init__(
-        self, kind: Kind, sandbox: Sandbox, environment: Mapping[str, str], devices: Sequence[str]
+        self,
+        kind: Kind,
+        sandbox: Sandbox,
+        environment: Mapping[str, str],
+        devices: Sequence[str],
+        niceness: int,
     ) -> None:
         self.control, theirs = Channel.pair()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
         self._is_ready = False
         info, info_end = os.pipe()
         arguments = ["-u", "-m", "gpu_runner.evaluation.child.zygote"]
-        arguments += [kind, str(theirs.fileno()), sandbox.mode]
+        arguments += [kind, str(theirs.fileno()), sandbox.mode, str(niceness)]
         with theirs:
             self.process = subprocess.Popen(
                 sandbox.command(arguments, environment, devices=devices, info_fd=info_end),

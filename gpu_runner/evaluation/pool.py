@@ -36,6 +36,8 @@ TRACE: Final = "gpu_runner.proposals.child.trace:trace"
 
 MOST_THREADS: Final = 4
 """Of one child: probes are small, and threads that wait for each other in a spin cost a busy host ten times their use."""
+HOST_NICENESS: Final = 10
+"""Of what interprets and compiles beside a GPU: it gives way to those who check and time there, for whom others wait."""
 DAY_S: Final = 86_400.0
 
 
@@ -293,17 +295,20 @@ def _nurseries(
     """One of each kind that this device has a use for; only "cuda" children see device nodes."""
     cores = psutil.cpu_count() or 1
     threads = settings.threads or min(MOST_THREADS, max(1, cores // settings.slots))
-    kinds: list[Kind] = ["plain", "interpreter", "compile"]
-    nurseries: dict[str, Nursery] = {
-        kind: Nursery(kind, sandbox, threads=threads, retire_after_s=settings.idle_s)
-        for kind in kinds
-    }
-    if device.kind == "cuda":
-        nurseries["cuda"] = Nursery(
-            "cuda",
+    is_gpu = device.kind == "cuda"
+
+    def nursery(kind: Kind, devices: tuple[str, ...] = (), niceness: int = 0) -> Nursery:
+        return Nursery(
+            kind,
             sandbox,
-            devices=device.nodes,
+            devices=devices,
             threads=threads,
+            niceness=niceness,
             retire_after_s=settings.idle_s,
         )
-    return nurseries
+
+    on_host: tuple[Kind, ...] = ("plain", "interpreter", "compile")
+    nurseries: dict[str, Nursery] = {
+        kind: nursery(kind, (), HOST_NICENESS if is_gpu else 0) for kind in on_host
+    }
+    return nurseries | {"cuda": nursery("cuda", device.nodes)} if is_gpu else nurseries

@@ -5,8 +5,8 @@ Values that are no tensors cross in a small typed JSON encoding; tensors cross i
 nonce that its answer must repeat, so that a line which a candidate writes into the pipe is a forgery.
 
 The exchange is: `Load`, then for the reference `Describe` (it makes the inputs), `Construct`, `Export`
-(inputs or state into a buffer), `Adopt` (input sets out of buffers), `Run` any number of times, `Place` and `Window` for times,
-`Model` (full size over untouched memory), `Compile` (for a target GPU), and `Report` (what the hook saw).
+(inputs or state into a buffer), `Adopt` (input sets out of buffers), `Run` any number of times, `Equip`, `Place` and `Window`
+for times, `Model` (full size over untouched memory), `Compile` (for a target GPU), and `Report` (what the hook saw).
 """
 
 import math
@@ -158,14 +158,19 @@ class Run(Message):
     )
 
 
+class Equip(Message):
+    """Adopt what windows need, by two descriptors: the gate's buffer and the room for one call's outputs."""
+
+    do: Literal["equip"] = "equip"
+    gate_bytes: Count
+    outputs: Buffer
+
+
 class Place(Message):
-    """Move all working buffers to fresh addresses; with a descriptor, adopt it as the gate of later windows."""
+    """Move all working buffers to fresh addresses."""
 
     do: Literal["place"] = "place"
     seed: int
-    gate_bytes: Count = Field(
-        default=0, description="size of the gate's buffer, when one comes along"
-    )
 
 
 class Window(Message):
@@ -174,8 +179,7 @@ class Window(Message):
     do: Literal["window"] = "window"
     compositions: tuple[Composition, ...] = Field(min_length=1, max_length=2_000)
     ticket: Count
-    sampled: int = Field(description="which call's outputs are copied into `outputs`")
-    outputs: Buffer | None = None
+    sampled: int = Field(description="which call's outputs are copied into the room for them")
 
 
 class HostWindow(Message):
@@ -222,6 +226,7 @@ Request = (
     | Export
     | Adopt
     | Run
+    | Equip
     | Place
     | Window
     | HostWindow

@@ -25,10 +25,17 @@ class Scripted:
     log: list[str] = field(default_factory=list)
     most_calls: int = 0
 
-    def place(self, seed: int) -> None:
-        self.log.append(self.name)
+    is_placing: bool = False
+
+    def begin_place(self, seed: int) -> None:
+        self.is_placing = True
+
+    def finish_place(self) -> None:
+        self.is_placing = False
 
     def window(self, calls: int, seed: int) -> Window:
+        assert not self.is_placing
+        self.log.append(self.name)
         self.most_calls = max(self.most_calls, calls)
         spent_us = calls * (self.true_us + OVERHEAD_US)
         jitter_us = random.Random(seed).gauss(0, self.noise_us) * calls
@@ -103,8 +110,10 @@ def test_players_take_turns_forwards_and_backwards() -> None:
 
     measure(players, Scripted("idle", 2.0, 2.0, log=log), random.Random(0), PLAN)
 
-    blocks = [tuple(log[start : start + 3]) for start in range(3, len(log), 3)]
-    assert blocks == [("a", "b", "idle"), ("idle", "b", "a")] * 3
+    blocks = [tuple(log[start : start + 6]) for start in range(3, len(log), 6)]
+    assert (
+        blocks == [("a", "a", "b", "b", "idle", "idle"), ("idle", "idle", "b", "b", "a", "a")] * 3
+    )
 
 
 def test_slow_players_are_not_called_often_because_the_idle_one_is_quick() -> None:

@@ -29,6 +29,7 @@ from gpu_runner.evaluation.child import (
     failures,
     gates,
     genuineness,
+    measuring,
     memory_findings,
     other_sizes,
     trials,
@@ -315,8 +316,7 @@ class _Run:
         assert arena is not None
         beside = self._probe_beside_gpu(self.task.probe) if self.task.probe is not None else None
         try:
-            self._correct_on_gpu(arena)
-            self._measure(arena)
+            self._judge_on_gpu(arena)
         except Stop as stop:
             if stop.verdict is Verdict.OUT_OF_MEMORY or stop.finding.kind in ("exit", "crash"):
                 self.task.complain_of_crowd()
@@ -328,10 +328,13 @@ class _Run:
             if beside is not None:
                 beside.close()
 
-    def _correct_on_gpu(self, arena: Arena) -> None:
-        contestant = Contestant(self.task.new_player("cuda"), arena, Stage.CORRECTNESS)
+    def _judge_on_gpu(self, arena: Arena) -> None:
+        """One process: found correct, timed as it then stands, and last of all asked what its kernels matter."""
+        link, share = self.task.new_player("cuda"), self.task.share
+        contestant = Contestant(link, arena, Stage.CORRECTNESS, give_way=share)
         try:
             with self._stage(Stage.LOAD):
+                share()
                 trials.load(contestant, self.source)
                 trials.construct(contestant)
             with self._stage(Stage.CORRECTNESS):
@@ -343,7 +346,11 @@ class _Run:
                 found = self._closing_accusations(contestant)
                 if found:
                     raise _accused(found)
-                trials.genuine(contestant, self.task.spec.track)
+                trials.genuine_so_far(contestant, self.task.spec.track)
+            with self._stage(Stage.TIMING):
+                measured = measuring.measure(self.task, contestant, self.notes, self.seconds)
+            with self._stage(Stage.GENUINENESS):
+                trials.own_kernels_matter(contestant)
         except Stop as stop:
             found = self._closing_accusations(contestant)
             if found and stop.verdict is not Verdict.CHEATING:
@@ -352,6 +359,8 @@ class _Run:
         finally:
             contestant.close()
             arena.memory.release_unused()
+        self.profile["timing_s"] = self.seconds
+        self.timing, self.baselines, self.speedup = measured
 
     def _probe_beside_gpu(self, arena: Arena) -> Contestant | None:
         """Memory safety on the interpreter, whose player stays; None where it cannot judge and the GPU has to."""
@@ -368,20 +377,6 @@ class _Run:
         with self._stage(Stage.PROFILE), suppress(Stop):
             self._modelled_call(beside)
             self._model()
-
-    def _measure(self, arena: Arena) -> None:
-        from gpu_runner.evaluation.child import measuring
-
-        contestant = Contestant(self.task.new_player("cuda"), arena, Stage.TIMING)
-        try:
-            with self._stage(Stage.LOAD):
-                trials.load(contestant, self.source)
-            with self._stage(Stage.TIMING):
-                measured = measuring.measure(self.task, contestant, self.notes, self.seconds)
-        finally:
-            contestant.close()
-        self.profile["timing_s"] = self.seconds
-        self.timing, self.baselines, self.speedup = measured
 
     # The result
 

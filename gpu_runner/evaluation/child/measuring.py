@@ -1,8 +1,8 @@
 """Times of a candidate and its baselines on a GPU: the players that `timing.measure` plays against each other.
 
-The candidate is a fresh process; the players it is timed against live with the task. All are seated with the same inputs
-and weights. Of each window one output, of a call that the judge draws and only the harness is told, is kept; a few are
-compared with the reference afterwards.
+The candidate is the process that was found correct; the players it is timed against live with the task. All are seated with
+the same inputs and weights. Of each window one output, of a call that the judge draws and only the harness is told, is kept; a
+few are compared with the reference afterwards.
 """
 
 import random
@@ -20,7 +20,7 @@ from gpu_runner.core.evaluation import Baselines, Speedup, Timing
 from gpu_runner.core.findings import Finding, Location, Severity, Source
 from gpu_runner.core.intervals import ratio_interval
 from gpu_runner.core.verdicts import Stage, Verdict
-from gpu_runner.evaluation.child import compare, failures, genuineness, timing, trials
+from gpu_runner.evaluation.child import compare, failures, genuineness, timing
 from gpu_runner.evaluation.child.arena import Arena
 from gpu_runner.evaluation.child.failures import Stop
 from gpu_runner.evaluation.child.links import PlayerLink, PlayerLost
@@ -28,6 +28,7 @@ from gpu_runner.evaluation.child.trials import Contestant
 from gpu_runner.evaluation.errors import DeviceLost
 from gpu_runner.evaluation.protocol import (
     Composition,
+    Equip,
     Failed,
     HostWindow,
     Load,
@@ -64,7 +65,7 @@ class TimedPlayer:
     kept: list[tuple[Composition, list[torch.Tensor]]] = field(default_factory=list)
     peak_bytes: int | None = None
     _ticket: int = 0
-    _is_placed: bool = False
+    _is_equipped: bool = False
     _waits_for_device: bool = False
 
     def __post_init__(self) -> None:
@@ -75,11 +76,16 @@ class TimedPlayer:
         self._gate = cuda_memory.Gate(self._gate_memory)
         self._room = memory.lend(self.arena.outputs.nbytes)
 
-    def place(self, seed: int) -> None:
-        fds = [] if self._is_placed else [self._gate_memory.fd]
-        gate_bytes = 0 if self._is_placed else GATE_BYTES
-        self._ask(Place(seed=seed, gate_bytes=gate_bytes), Stored, fds)
-        self._is_placed = True
+    def begin_place(self, seed: int) -> None:
+        if not self._is_equipped:
+            request = Equip(gate_bytes=GATE_BYTES, outputs=self.arena.outputs)
+            self._send(request, [self._gate_memory.fd, self._room.fd])
+            self._answer(Stored)
+            self._is_equipped = True
+        self._send(Place(seed=seed))
+
+    def finish_place(self) -> None:
+        self._answer(Stored)
 
     def window(self, calls: int, seed: int) -> timing.Window:
         """A host that was busy for a moment is no player that waits for the device: that window is taken again."""
@@ -98,13 +104,7 @@ class TimedPlayer:
         compositions = tuple(self.arena.mixer.next() for _ in range(calls))
         self._ticket += 1
         sampled = random.Random(seed).randrange(calls)
-        request = Window(
-            compositions=compositions,
-            ticket=self._ticket,
-            sampled=sampled,
-            outputs=self.arena.outputs,
-        )
-        self._send(request, [self._room.fd])
+        self._send(Window(compositions=compositions, ticket=self._ticket, sampled=sampled))
         is_gated = not self._waits_for_device and self.link.has_answered(GATE_PATIENCE_S)
         if is_gated:
             self._answer(EnqueuedAnswer)
@@ -121,10 +121,15 @@ class TimedPlayer:
 
     def host_window(self, calls: int, seed: int) -> Sequence[float]:
         compositions = tuple(self.arena.mixer.next() for _ in range(calls))
-        return self._ask(HostWindow(compositions=compositions), Timed, []).times_us
+        self._send(HostWindow(compositions=compositions))
+        return tuple(self._answer(Timed).times_us)
 
     def close(self) -> None:
         self.link.close()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Of the memory that was lent for the timing; the player itself stays."""
         self._room.close()
         self._gate_memory.close()
 
@@ -132,11 +137,7 @@ class TimedPlayer:
         outputs = [self._room.tensor(p).clone() for p in self.arena.outputs.places]
         self.kept = [*self.kept[-CHECKED_WINDOWS + 1 :], (composition, outputs)]
 
-    def _ask(self, request: Message, kind: Any, fds: Sequence[int]) -> Any:
-        self._send(request, fds)
-        return self._answer(kind)
-
-    def _send(self, request: Message, fds: Sequence[int]) -> None:
+    def _send(self, request: Message, fds: Sequence[int] = ()) -> None:
         try:
             self.link.send(request, fds)
         except PlayerLost as lost:
@@ -193,8 +194,8 @@ def measure(
     The device is held alone only while samples are taken: by then everybody has compiled.
 
     Args:
-        contestant: a fresh player that has loaded the candidate, and nothing else.
-        seconds: gets the time of each step: gather (the baselines, once a task), seat, measure (the wait for the device
+        contestant: has passed its trials; the caller's to close.
+        seconds: gets the time of each step: gather (the baselines, once a task), measure (the wait for the device
             included), check.
     """
     clock, arena = partial(_timed, seconds), contestant.arena
@@ -203,19 +204,17 @@ def measure(
         with clock("gather"):
             task.company = _gather(task, arena, rng)
     company = task.company
-    with clock("seat"):
-        _seat(contestant)
-        candidate = TimedPlayer("candidate", contestant.link, arena, rng, True)
+    candidate = TimedPlayer("candidate", contestant.link, arena, rng, is_candidate=True)
     try:
         with clock("measure"), task.alone():
             samples = _samples(company, candidate, rng)
-        found = [] if candidate.link.exit else _accusations(candidate)
+        found = contestant.accusations()
     except DeviceLost:
         company.close()
         task.company = None
         raise
     finally:
-        candidate.close()
+        candidate.let_go()
     if found:
         raise Stop(Verdict.CHEATING, found[0])
     own = samples["candidate"]
@@ -274,23 +273,6 @@ _IDLE = "import torch\n"
 
 def _by_name(kind: Any, values: dict[str, Any]) -> Any:
     return kind(**{n: values[n] for n in ("eager", "torch_compile", "user") if n in values})
-
-
-def _seat(contestant: Contestant) -> None:
-    """Built, compiled and right once more; the rooms of its outputs are no longer needed then."""
-    trials.construct(contestant)
-    ran, truth, outputs = trials.call(
-        contestant,
-        contestant.arena.mixer.next(),
-        timeout_s=trials.first_call_s(contestant),
-        watched=False,
-    )
-    trials.check_values(contestant, ran, truth, outputs)
-    contestant.close_rooms()
-
-
-def _accusations(player: TimedPlayer) -> list[Finding]:
-    return Contestant(player.link, player.arena, Stage.TIMING).accusations()
 
 
 def _baselines(

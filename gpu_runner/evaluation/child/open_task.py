@@ -235,6 +235,10 @@ class OpenTask:
     def stage(self, stage: Stage) -> None:
         self._pool.stage(stage.value)
 
+    def share(self) -> None:
+        """Wait until nobody times on the device; its use is ours with others' then, until the next stage."""
+        self._pool.company()
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """The device for this task alone, as soon as nobody else uses it."""

@@ -68,6 +68,7 @@ from gpu_runner.evaluation.protocol import (
     Described,
     Encoded,
     Enqueued,
+    Equip,
     Export,
     Failed,
     HostWindow,
@@ -137,6 +138,8 @@ class Player:
         self._numbers: list[Any] = []
         self._threads_before = threading.active_count()
         self._gate: Any = None
+        self._room: Lent | None = None
+        self._room_buffer: Buffer | None = None
         self._flush: torch.Tensor | None = None
         self._has_rehearsed = False
         self._peak_bytes: int | None = None
@@ -150,6 +153,7 @@ class Player:
             Export: self.export,
             Adopt: self.adopt,
             Run: self.run,
+            Equip: self.equip,
             Place: self.place,
             Window: self.window,
             HostWindow: self.host_window,
@@ -561,12 +565,19 @@ class Player:
 
     # Time on a device
 
-    def place(self, request: Place, fds: list[int]) -> Message:
-        from gpu_runner.evaluation.child import cuda_memory, timing
+    def equip(self, request: Equip, fds: list[int]) -> Message:
+        from gpu_runner.evaluation.child import cuda_memory
 
-        if fds:
-            lent: Any = self._need_memory().adopt(fds[0], request.gate_bytes, writable=False)
-            self._gate = cuda_memory.Gate(lent)
+        gate, room = fds
+        lent: Any = self._need_memory().adopt(gate, request.gate_bytes, writable=False)
+        self._gate = cuda_memory.Gate(lent)
+        self._room = self._need_memory().adopt(room, request.outputs.nbytes, writable=True)
+        self._room_buffer = request.outputs
+        return Stored()
+
+    def place(self, request: Place, fds: list[int]) -> Message:
+        from gpu_runner.evaluation.child import timing
+
         if self._flush is None:
             self._flush = torch.empty(timing.FLUSH_BYTES, dtype=torch.uint8, device=self._device)
         self._padding, self._working, self._handed = [], [], []
@@ -594,14 +605,12 @@ class Player:
     def window(self, request: Window, fds: list[int]) -> Message:
         from gpu_runner.evaluation.child import timing
 
-        (lent,) = self._adopt_optional(fds, (request.outputs,), writable=True)
-
         def keep(index: int, output: Any) -> None:
             tensors: list[torch.Tensor] = []
             if output is not None:
                 encode(output, tensors)
-            if lent is not None and index == request.sampled:
-                self._fill(lent, request.outputs, tensors)
+            if self._room is not None and index == request.sampled:
+                self._fill(self._room, self._room_buffer, tensors)
 
         with self._submitted("call"), torch.no_grad():
             if not self._has_rehearsed:
@@ -615,8 +624,6 @@ class Player:
                 lambda: self._gate.hold(request.ticket),
                 lambda: self._channel.send(message_of(self._nonce, Enqueued())),
             )
-        if lent is not None:
-            lent.close()
         return Timed(times_us=tuple(max(t, 1e-3) for t in times), peak_bytes=self._peak_bytes)
 
     def host_window(self, request: HostWindow, fds: list[int]) -> Message:

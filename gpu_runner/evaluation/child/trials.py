@@ -3,7 +3,7 @@
 import math
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -51,6 +51,10 @@ LATE_BUDGET_S: Final = 8.0
 LOOKED_AT: Final = 0.25
 
 
+def _to_nobody() -> None:
+    return
+
+
 @dataclass
 class Contestant:
     """A candidate's player in an arena, and what has been seen of it so far."""
@@ -69,6 +73,8 @@ class Contestant:
     """The last call's outputs as they were then, where the judge asked for them."""
     before: list[torch.Tensor] = field(default_factory=list)
     """The same of the call before the last."""
+    give_way: Callable[[], None] = _to_nobody
+    """Called before each call: others may wait to time on the device."""
 
     def accusations(self) -> list[Finding]:
         """What the hook saw until now; nothing once the player is gone."""
@@ -179,6 +185,7 @@ def call(
 ) -> tuple[Ran, Truth, list[torch.Tensor]]:
     """One call on a composition, the reference's beside it. Raises Stop when the player is lost or fails."""
     arena, rooms = contestant.arena, contestant.rooms
+    contestant.give_way()
     rooms["outputs"].tensor(_all_bytes(rooms["outputs"])).fill_(0xA5)
     given: dict[str, Any] = {"outputs": arena.outputs, "after": arena.places_after}
     if arena.buffer_names:
@@ -636,6 +643,11 @@ def late(contestant: Contestant, rng: random.Random) -> None:
 def genuine(contestant: Contestant, track: Track) -> None:
     """Raises Stop(cheating) unless own kernels made the output. The last thing asked of the player."""
     genuine_so_far(contestant, track)
+    own_kernels_matter(contestant)
+
+
+def own_kernels_matter(contestant: Contestant) -> None:
+    """Raises Stop(cheating) if the output stays right without them. The last thing asked of the player."""
     found = noop(contestant)
     if found is not None:
         raise Stop(Verdict.CHEATING, found)

@@ -1,6 +1,6 @@
 """A warm process from which children are forked, each isolated before it runs anything of a user.
 
-`python -m gpu_runner.evaluation.child.zygote KIND FD MODE` imports what its kind needs, reports on
+`python -m gpu_runner.evaluation.child.zygote KIND FD MODE NICENESS` imports what its kind needs, reports on
 the control socket FD, and forks one child per request. It runs no submitted code itself, holds no
 secret, and never touches a device.
 
@@ -92,6 +92,7 @@ class Job:
 def main() -> None:
     kind, fd, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     control = Channel(socket.socket(fileno=fd))
+    os.nice(int(sys.argv[4]))
     gc.disable()
     for module in IMPORTS[kind]:
         importlib.import_module(module)
@@ -99,6 +100,8 @@ def main() -> None:
         # The child that needs it will say what is wrong with it.
         with contextlib.suppress(ImportError, SyntaxError):
             importlib.import_module(module)
+    if kind == "cuda":
+        build_driver()
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -113,6 +116,18 @@ def main() -> None:
     if job:
         work(job)
     os._exit(0)
+
+
+def build_driver() -> None:
+    """Triton's binding to the driver, which every child would have a C compiler make at its first launch.
+
+    It loads the driver's library and does not start it. A child that needs it will say what is wrong with it.
+    """
+    with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        from triton.backends.nvidia.driver import CudaUtils
+
+        CudaUtils()
 
 
 def serve(control: Channel, *, isolated: bool) -> Job | None:
