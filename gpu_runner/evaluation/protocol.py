@@ -357,6 +357,11 @@ class Ran(Message):
         default=(), max_length=8, description="which of the given buffers were filled"
     )
     operations: tuple[Operation, ...] = Field(default=(), max_length=1_000)
+    sourceless: tuple[Count, ...] = Field(
+        default=(),
+        max_length=TENSORS_LIMIT,
+        description="outputs that hold nothing of which is known that it stems from an input",
+    )
     launches: tuple[Launch, ...] = Field(default=(), max_length=2_000)
     launch_count: Count = 0
     memory: tuple[dict[str, Any], ...] = Field(

@@ -16,7 +16,7 @@ from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Modelled,
 @pytest.fixture(autouse=True, scope="module")
 def _printing() -> Iterator[None]:
     before = torch._tensor_str._str
-    below.tell_printing_apart(lambda tensor, elements: None)
+    below.tell_printing_apart(lambda tensor, elements, text: text)
     yield
     torch._tensor_str._str = before
 
@@ -328,3 +328,99 @@ def test_kernels_may_read_a_little_of_what_an_earlier_call_left() -> None:
     found = genuineness.kernel_reads_earlier_call([{**seen, "count": 4_000}], 4_800)
     assert found is not None
     assert (found.kind, found.location.line) == ("remembered_result", 9)
+
+
+def test_what_is_written_over_by_the_host_stems_from_no_input() -> None:
+    x, table = torch.randn(20, 30), torch.zeros(20, 30)
+    y, by_host, moved = torch.zeros(20, 30), torch.zeros(20, 30), torch.empty(0)
+    read = frozenset({x.data_ptr()})
+    recorder = dispatch.Recorder([x], [], lambda: None, read_addresses=lambda: read)
+    with torch.no_grad(), recorder:
+        recorder.launched([x, y], [], "reads the input")()
+        read = frozenset({table.data_ptr()})
+        recorder.launched([x, table, by_host], [], "is given the input and does not read it")()
+        moved = y.clone()
+
+    assert recorder.sourceless([y, by_host, moved, x]) == (1,)
+
+
+@pytest.mark.parametrize(("varying", "is_guilty"), [([0], True), ([], False)])
+def test_an_output_without_a_source_convicts_where_it_changes_with_the_inputs(
+    varying: list[int], is_guilty: bool
+) -> None:
+    run = ran(Launch(kernel="copy", grid=(1,)), sourceless=(0,))
+
+    assert (genuineness.sourceless(run, varying) is not None) is is_guilty
+
+
+def test_a_second_storage_over_an_inputs_memory_has_its_contents() -> None:
+    x = torch.randn(20, 30)
+    recorder = dispatch.Recorder([x], [], lambda: None)
+    with torch.no_grad(), recorder:
+        alias = torch.empty(0)
+        storage = torch._C._construct_storage_from_data_pointer(
+            x.data_ptr(), torch.device("cpu"), x.untyped_storage().nbytes()
+        )
+        alias.set_(storage, 0, x.shape, x.stride())
+        y = torch.exp(alias)
+    operations = recorder.operations([y])
+
+    found = genuineness.torch_computes([ran(operations=operations)], Track.OWN_KERNELS)
+    assert found is not None
+    assert "aten::exp" in found.evidence["operations"]
+
+
+@pytest.mark.parametrize(("scale", "is_guilty"), [(1.0, False), (1e9, True)])
+def test_integers_too_large_to_point_anywhere_are_numbers(scale: float, is_guilty: bool) -> None:
+    x = torch.rand(20, 30)
+    recorder = dispatch.Recorder([x], [], lambda: None)
+    with torch.no_grad(), recorder:
+        numbers = torch.empty(20, 30, dtype=torch.int64)
+        after = recorder.launched([x, numbers], [], "to_fixed")
+        with dispatch.unwatched():
+            numbers.copy_(x * scale)
+        after()
+        y = numbers.sum(1)
+    operations = recorder.operations([y])
+
+    found = genuineness.torch_computes([ran(operations=operations)], Track.OWN_KERNELS)
+    assert (found is not None) is is_guilty
+
+
+def test_only_what_fills_its_storage_leaves_no_room_for_a_memory() -> None:
+    whole, room = torch.zeros(12), torch.zeros(20)
+
+    assert flow.filled_storages([whole[:6], whole[6:], room[:12]]) == {flow.storage_key(whole)}
+
+
+def test_an_object_among_the_printing_options_does_not_work_while_torch_writes() -> None:
+    class Digits(int):
+        def __format__(self, how: str) -> str:
+            raise AssertionError("works while nobody looks")
+
+        __str__ = __repr__ = lambda self: self.__format__("")  # type: ignore[assignment]
+
+    torch.set_printoptions(precision=Digits(2))
+    try:
+        assert repr(torch.tensor([0.5])) == "tensor([0.50])"
+    finally:
+        torch.set_printoptions(precision=4)
+
+
+@pytest.mark.parametrize(
+    ("interpreted", "compiled", "missing"),
+    [
+        (["math", "reduce"], [], {"k": {"math", "reduce"}}),
+        (["math", "reduce"], ["reduce"], {}),
+        (["math"], [], {"k": {"math"}}),
+        ([], [], {}),
+    ],
+)
+def test_a_kernel_that_is_emptied_where_it_is_compiled_is_found(
+    interpreted: list[str], compiled: list[str], missing: dict[str, set[str]]
+) -> None:
+    raw = {"kernel": "k", "constexprs": {"BLOCK": 64}, "config": None, "computes": interpreted}
+    kernel = CompiledKernel(kernel="k", line=3, target="h200", computes=compiled)
+    kernel.constexprs = {"BLOCK": 64}
+
+    assert gates.emptied(Modelled(launches=(raw,)), [kernel]) == missing

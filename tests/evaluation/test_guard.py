@@ -7,6 +7,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
+
+from gpu_runner.evaluation.child import guard, immutable
 
 WATCH = """
 import json, sys, types
@@ -149,3 +152,55 @@ def test_a_changed_body_is_a_change(tmp_path: Path) -> None:
     source = "def fake(*a, **k):\n    return None\ntorch.compile.__code__ = fake.__code__\n"
 
     assert "torch.compile" in {what for what, _ in accused(tmp_path, source)}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError as error:\n"
+        "    list(traceback.walk_tb(error.__traceback__))",
+        "import inspect\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n    inspect.trace()",
+        "async def look():\n    yield running.ag_frame\nrunning = look()\n"
+        "try:\n    running.__anext__().send(None)\nexcept StopIteration:\n    pass",
+        "torch.Tensor.__repr__.__kwdefaults__ = {'tensor_contents': 'none'}",
+    ],
+)
+def test_frames_and_defaults_of_others_are_not_handed_out(tmp_path: Path, source: str) -> None:
+    assert accused(tmp_path, source)
+
+
+OWN, PACKAGE = "/tmp/submission.py", torch.__file__
+
+
+@pytest.mark.parametrize(
+    ("filename", "kind"),
+    [
+        (OWN, "own"),
+        ("/tmp/torch/_generated.py", "own"),
+        ("torch", "own"),
+        ("<string>", "generated"),
+        ("<eval_with_key>.3", "generated"),
+        ("<frozen importlib._bootstrap>", "standard"),
+        (json.__file__, "standard"),
+        (PACKAGE, "package"),
+        (guard.__file__, "harness"),
+    ],
+)
+def test_code_belongs_to_the_module_unless_somebody_elses_file_has_it(
+    filename: str, kind: str
+) -> None:
+    assert guard.kind_of(filename, lambda f: f == OWN) == kind
+
+
+def test_a_frozen_class_cannot_be_changed_even_for_a_moment() -> None:
+    class Watch:
+        def look(self) -> int:
+            return 1
+
+    immutable.freeze([Watch])
+
+    with pytest.raises(TypeError):
+        Watch.look = lambda self: 2  # type: ignore[method-assign]
+    watch = Watch()
+    watch.seen = 3  # type: ignore[attr-defined]
+    assert watch.look() == 1

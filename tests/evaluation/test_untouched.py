@@ -48,6 +48,16 @@ def test_small_operations_run_for_real() -> None:
         assert offsets.tolist() == [3, 7, 12]
 
 
+def test_fresh_memory_reads_as_zero_however_small_it_is() -> None:
+    with full_size():
+        rooms = [torch.empty(100, dtype=torch.int64) for _ in range(50)]
+        kept = torch.ones(100)
+        kept.resize_(10, 10)
+
+    assert not any(room.any() for room in rooms)
+    assert kept.all()
+
+
 def test_views_share_their_memory() -> None:
     with full_size() as world:
         x = torch.empty(1 << 20)

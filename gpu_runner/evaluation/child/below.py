@@ -1,6 +1,8 @@
 """Operations below the dispatcher, which no switch in Python hides."""
 
+import functools
 import math
+import operator
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ import torch
 from torch import _tensor_str
 from torch.autograd import profiler_legacy
 
+from gpu_runner.evaluation.child.answers import PLAIN_TENSORS
 from gpu_runner.evaluation.child.flow import Event
 from gpu_runner.evaluation.child.groups import may_compute
 
@@ -19,16 +22,40 @@ record_span = torch._C._profiler._RecordFunctionFast
 """Names a stretch of time in what `SeenBelow` sees."""
 
 
-def tell_printing_apart(printed: Callable[[torch.Tensor, int], None]) -> None:
-    """Writing a tensor out as text computes with dispatch switched off; name that in what `SeenBelow` sees."""
+@functools.cache
+def torchs_namespaces() -> frozenset[str]:
+    """Namespaces of the operators that there are before any submitted module is imported; ask first then."""
+    names = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
+    return frozenset(names | {"aten", "prim", "profiler"})
+
+
+def tell_printing_apart(printed: Callable[[torch.Tensor, int, str], str]) -> None:
+    """Writing a tensor out as text computes with dispatch switched off; name that in what `SeenBelow` sees.
+
+    Args:
+        printed: answers with the text that is handed on, of a tensor, how many of its elements are in it, and the text.
+    """
     write = _tensor_str._str
 
     def named(tensor: Any, *, tensor_contents: Any = None) -> str:
-        printed(tensor, _printed_elements(tensor))
+        _keep_options_plain()
+        if type(tensor) not in PLAIN_TENSORS:
+            tensor = torch.Tensor.as_subclass(tensor, torch.Tensor)
+        elements = _printed_elements(tensor)
         with record_span(OURS):
-            return write(tensor, tensor_contents=tensor_contents)
+            text = write(tensor, tensor_contents=tensor_contents)
+        return printed(tensor, elements, text)
 
     _tensor_str._str = named
+
+
+def _keep_options_plain() -> None:
+    """Nothing that has code of its own takes part in writing."""
+    options = _tensor_str.PRINT_OPTS
+    for name, value in vars(options).items():
+        if type(value) not in (int, float, bool, type(None)):
+            number = float.__float__ if isinstance(value, float) else operator.index
+            setattr(options, name, int.__int__(value) if isinstance(value, int) else number(value))
 
 
 def _printed_elements(tensor: torch.Tensor) -> int:
@@ -86,11 +113,17 @@ def hidden_operations(profile: Any, span: str) -> Iterator[Event]:
         if event.name in spans:
             dispatched |= {id(above) for above in _ancestors(event)}
     for event in events:
-        short = event.name.removeprefix("aten::")
-        if not event.name.startswith("aten::") or not may_compute(short):
+        if not _may_compute(event.name):
             continue
         if id(event) not in dispatched and not any(e.name in spans for e in _ancestors(event)):
             yield _hidden(event.name)
+
+
+def _may_compute(name: str) -> bool:
+    namespace, _, short = name.partition("::")
+    if namespace == "aten":
+        return may_compute(short)
+    return namespace in torchs_namespaces() - {"prim", "profiler"}
 
 
 def _hidden(name: str) -> Event:

@@ -12,7 +12,7 @@ import triton.language as tl
 import triton.runtime.interpreter as base
 
 from gpu_runner.evaluation.child import libdevice, sessions
-from gpu_runner.evaluation.child.counting import Counts, TensorTraffic, sectors
+from gpu_runner.evaluation.child.counting import TensorTraffic, sectors
 from gpu_runner.evaluation.child.formats import (
     EIGHT_BITS,
     bfloat16_to_float32,
@@ -22,6 +22,7 @@ from gpu_runner.evaluation.child.formats import (
     numeric_path,
     widened,
 )
+from gpu_runner.evaluation.child.ours_alone import OursAlone
 from gpu_runner.evaluation.child.sessions import Launch, OutOfTime, Program, Unevaluable
 from gpu_runner.evaluation.child.stand_in import candidate_line
 from gpu_runner.evaluation.child.touching import Site
@@ -81,10 +82,10 @@ _ONE_INSTRUCTION = re.compile(r"^\s*(\w+)\.approx(?:\.ftz)?\.f32\s+\$0\s*,\s*\$1
 class Builder(base.InterpreterBuilder):  # type: ignore[misc]
     """Executes the operations of a program on arrays; knows which launch and program it is in."""
 
-    memory: Memory
-    session: sessions.Session
-    counts: Counts
-    launch: Launch
+    memory: Any = OursAlone()
+    session: Any = OursAlone()
+    counts: Any = OursAlone()
+    launch: Any = OursAlone()
     weight: float
     number: int
     is_synchronised: bool
@@ -562,6 +563,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
     def unary_op(self, arg: Any, op: Any) -> Any:
         if op in _SPECIAL:
             self.counts.special += arg.data.size * self.weight
+            self._note_kind("math", arg)
         else:
             self.counts.flops += arg.data.size * self.weight
         if is_bfloat16(arg):
@@ -579,7 +581,13 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         self.counts.flops += 2 * out.size * self.weight
         return Handle(float32_to_bfloat16(out) if is_bfloat16(z) else out, z.dtype.scalar)
 
+    def _note_kind(self, kind: str, operand: Any) -> None:
+        """Of blocks; what is done to one number may be known to the compiler."""
+        if operand.data.size > 1:
+            self.launch.computes.add(kind)
+
     def create_erf(self, arg: Any) -> Any:
+        self._note_kind("math", arg)
         self.counts.special += arg.data.size * self.weight
         return Handle(_erf(arg.data), arg.dtype.scalar)
 
@@ -624,6 +632,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         if d.data.dtype == np.float16:
             wide = np.float32
         product = np.matmul(left.astype(wide, copy=False), right.astype(wide, copy=False))
+        self._note_kind("dot", a)
         path = numeric_path(a.dtype.scalar, precision)
         flops = 2.0 * product.size * left.shape[-1] * self.weight
         self.counts.dot_calls += self.weight
@@ -646,6 +655,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         arrays = np.broadcast_arrays(*(arg.data for arg in args))
         out = np.asarray(function(*arrays))
         self.counts.special += out.size * self.weight
+        self._note_kind("math", args[0])
         return Handle(out.astype(array, copy=False).reshape(arrays[0].shape), ret_type.scalar)
 
     def create_inline_asm(
@@ -798,8 +808,11 @@ _plain_reduce = base.ReduceOps.apply_impl
 
 def counted_reduce(self: Any, input: tuple[Any, ...]) -> Any:
     builder: Builder = base.interpreter_builder
-    builder.counts.flops += input[0].handle.data.size * builder.weight
-    if is_bfloat16(input[0].handle):
+    handle = input[0].handle
+    builder.counts.flops += handle.data.size * builder.weight
+    if self.axis is None or handle.data.shape[self.axis] > 1:
+        builder._note_kind("reduce", handle)
+    if is_bfloat16(handle):
         return self.generic_reduce(input)  # numpy would add the bits
     return _plain_reduce(self, input)
 

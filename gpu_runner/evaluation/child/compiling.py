@@ -44,8 +44,9 @@ class CompiledKernel:
     """One kernel compiled with one configuration and signature.
 
     `dots` lists the matrix products of its TTIR as {"dtype": of the operands, "precision": "tf32", "ieee", ...} (the
-    precision matters for float32 only). `uses_tensor_cores` is read from the machine code. `is_chosen` marks the
-    configuration that a launch without a benchmark takes: the first that fits the target.
+    precision matters for float32 only), `computes` which of "math" (exp, log and the like), "reduce" and "dot" it has.
+    `uses_tensor_cores` is read from the machine code. `is_chosen` marks the configuration that a launch without a
+    benchmark takes: the first that fits the target.
     """
 
     kernel: str
@@ -62,6 +63,7 @@ class CompiledKernel:
     spill_bytes: int = 0
     spill_bytes_in_loops: int = 0
     dots: list[dict[str, str]] = field(default_factory=list)
+    computes: list[str] = field(default_factory=list)
     uses_tensor_cores: bool = False
     seconds: float = 0.0
     grids: list[list[int]] = field(default_factory=list)
@@ -332,6 +334,7 @@ def _read(compiled: Any, record: CompiledKernel, target: Target) -> None:
     record.num_ctas = int(getattr(metadata, "num_ctas", 1))
     record.shared_bytes = int(metadata.shared)
     record.dots = dots_of(str(compiled.asm["ttir"]))
+    record.computes = kinds_of(str(compiled.asm["ttir"]))
     if target.backend == "cuda":
         ptx = str(compiled.asm["ptx"])
         record.uses_tensor_cores = bool(
@@ -355,6 +358,18 @@ def _last_number(pattern: str, text: str) -> int:
 
 _DOT = re.compile(r"tt\.dot(?:_scaled)?\b(?P<rest>[^\n]*)")
 _OPERAND = re.compile(r":\s*tensor<(?:\d+x)+(?P<dtype>\w+)")
+
+
+_KINDS = {
+    "math": re.compile(r"\bmath\.|tt\.(extern_elementwise|elementwise_inline_asm|precise_sqrt)"),
+    "reduce": re.compile(r"\btt\.reduce\b"),
+    "dot": re.compile(r"\btt\.dot(_scaled)?\b"),
+}
+
+
+def kinds_of(ttir: str) -> list[str]:
+    """Which kinds of computation a kernel's TTIR has; see `sessions.Launch.computes`."""
+    return [kind for kind, pattern in _KINDS.items() if pattern.search(ttir)]
 
 
 def dots_of(ttir: str) -> list[dict[str, str]]:

@@ -15,9 +15,19 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gpu_runner.evaluation.child.below import END, OURS, hidden_operations, record_span
+from gpu_runner.evaluation.child.answers import PLAIN_TENSORS
+from gpu_runner.evaluation.child.below import (
+    END,
+    OURS,
+    hidden_operations,
+    record_span,
+    torchs_namespaces,
+)
+from gpu_runner.evaluation.child.contents import Contents
 from gpu_runner.evaluation.child.flow import (
     HOST_READ_ELEMENTS,
+    HOST_READ_INTEGERS,
+    UNSEEN,
     Event,
     Flow,
     Survivor,
@@ -45,9 +55,9 @@ LEAST_ADDRESS = 1 << 20
 """Smaller integers point nowhere."""
 MOST_ADDRESSES = 4_096
 """Integer tensors with more elements than this are no tables of addresses."""
-_TORCHS_OWN = frozenset(
-    "profiler aten prims prim quantized _c10d_functional c10d mkldnn mkl onednn".split()
-)
+INDEX_FACTOR = 16
+"""Integers beyond this many times the elements of a call's largest tensor count nothing in it, not even bytes."""
+_TORCHS_OWN = torchs_namespaces()
 _HOST_FUNCTIONS = frozenset(
     "numpy __array__ tolist __dlpack__ to_dlpack storage __reduce_ex__".split()
 )
@@ -63,8 +73,10 @@ class Recorder(TorchDispatchMode):
         line_of: line of the submitted source that is being executed, or None.
         poison: value for memory that `torch.empty` returns; None leaves it as it is.
         stale: storages that an earlier call filled from its inputs.
+        state: what the reference changes from call to call, so that outputs may stem from it.
         replay: numbers that the host is told instead of those that it reads, in this order.
         is_real: whether memory holds what was computed; if not, launches are trusted with weights.
+        read_addresses: where the memory begins that the last launch read; None where nobody sees it.
     """
 
     def __init__(
@@ -74,17 +86,22 @@ class Recorder(TorchDispatchMode):
         line_of: Callable[[], int | None],
         poison: float | None = None,
         stale: frozenset[int] = frozenset(),
+        state: Sequence[torch.Tensor] = (),
         replay: Sequence[Any] = (),
         is_real: bool = True,
+        read_addresses: Callable[[], frozenset[int]] | None = None,
     ) -> None:
         super().__init__()
+        self._read_addresses = read_addresses
         self.numbers: list[Any] = []
         self.survivors: list[Survivor] = []
         self._replay = list(replay)
         self._is_real = is_real
         self.flow = Flow(stale=stale, is_real=is_real)
         self.flow.begin(inputs)
+        self.contents = Contents(is_followed=is_real)
         self.flow.weights = frozenset(self.flow.key(t) for t in weights)
+        self.flow.derived |= {self.flow.key(t) for t in state}
         self._line_of = line_of
         self._poison = poison
         self._span = secrets.token_hex(8)
@@ -101,10 +118,20 @@ class Recorder(TorchDispatchMode):
         if func.namespace not in _TORCHS_OWN:
             return self._step_into(func, args, kwargs)
         with record_span(self._span):
-            result = func(*args, **kwargs)
+            result = self._done(func, args, kwargs)
         self._record(func, args, kwargs, result)
+        self.contents.note(t for t in _tensors((args, kwargs, result)))
         is_number = isinstance(result, int | float) and not isinstance(result, bool)
         return self.told(result) if is_number and self.flow.is_from_floats(args[0]) else result
+
+    def _done(self, func, args, kwargs):
+        """The operation itself; what it complains of may name a number."""
+        try:
+            return func(*args, **kwargs)
+        except (RuntimeError, IndexError, ValueError):
+            for tensor in _tensors((args, kwargs)):
+                self.read_by_host(tensor, "error", 1)
+            raise
 
     def told(self, number: Any) -> Any:
         """What the host gets to know where it reads a number that was made from floating-point inputs."""
@@ -136,11 +163,19 @@ class Recorder(TorchDispatchMode):
             real = [t for t in tensors if self._is_real and span_of(t)[0]]
             held = [t for t in real if self.flow.key(t) in trusted]
             before = [_bytes_of(t).clone() for t in held]
+            changed_unseen = self.contents.changed(tensors)
+        for tensor in changed_unseen:
+            written = frozenset({self.flow.key(tensor)})
+            event = Event(UNSEEN, "compute", frozenset(), written, True, self._line_of())
+            event.hidden, event.elements = True, tensor.numel()
+            self.flow.add(event)
         from_inputs = bool(keys & self.flow.tainted)
         writes = keys - trusted
         self.flow.add(Event(name, "launch", keys, writes, from_inputs))
 
         def after() -> None:
+            self.flow.launched(self._read_by_launch(keys), keys)
+            self.contents.note(tensors)
             with unwatched():
                 changed = [
                     t for t, b in zip(held, before, strict=True) if not torch.equal(_bytes_of(t), b)
@@ -151,6 +186,14 @@ class Recorder(TorchDispatchMode):
                 self.flow.add(Event(name, "launch", keys, written, from_inputs))
 
         return after
+
+    def _read_by_launch(self, keys: frozenset[int]) -> frozenset[int]:
+        """Of the storages that the last launch reached, those that it read; all of them where nobody saw."""
+        if self._read_addresses is None:
+            return keys
+        read = self._read_addresses()
+        spans = {key: span_of(t)[0] for t in self.flow.kept if (key := storage_key(t)) in keys}
+        return frozenset(key for key, first in spans.items() if first in read)
 
     def read_by_host(self, tensor: torch.Tensor, name: str, elements: int | None = None) -> None:
         """Values of a tensor go where no operation shows; `elements` of them, or all."""
@@ -177,11 +220,12 @@ class Recorder(TorchDispatchMode):
             )
         )
 
-    def printed(self, tensor: torch.Tensor, elements: int) -> None:
+    def printed(self, tensor: torch.Tensor, elements: int, text: str) -> str:
         """Text for people is no host read, text for a parser is."""
         self._printed += elements
-        if self._printed > PRINTED_ELEMENTS:
-            self.read_by_host(tensor, "__repr__", elements)
+        is_much = self._printed > PRINTED_ELEMENTS
+        self.read_by_host(tensor, "__repr__", elements if is_much else 0)
+        return self.told(text) if self.flow.is_from_floats(tensor) else text
 
     def _record(self, func, args, kwargs, result) -> None:
         name = func._schema.name.removeprefix("aten::")
@@ -202,10 +246,12 @@ class Recorder(TorchDispatchMode):
         reinterprets = bool(reads & self.flow.floats & self.flow.from_floats)
         if group in COMPUTING and not is_float and not reinterprets:
             group = "library" if name in MATMUL else "integer"
+        if group == "integer" and self._holds_no_indices(inputs):
+            group = "compute"
         is_flag = group == "host" and inputs[0].dtype == torch.bool
         self.flow.add(
             Event(
-                f"aten::{name}",
+                name if "::" in name else f"aten::{name}",
                 group,
                 reads,
                 writes,
@@ -217,8 +263,25 @@ class Recorder(TorchDispatchMode):
                 is_flag=is_flag,
                 is_stale=group not in ("allocation", "view")
                 and self._reads_stale(func, args, kwargs),
+                keeps_bits=group == "copy" or (group == "cast" and not is_float),
             )
         )
+        if torch.Tag.dynamic_output_shape in func.tags:
+            for tensor in inputs:
+                self.read_by_host(tensor, "shape", 1)
+
+    def _holds_no_indices(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Whether integers that kernels made of floating-point inputs are too large to point anywhere: numbers in disguise."""
+        if not self._is_real:
+            return False
+        limit = INDEX_FACTOR * max(t.numel() for t in self.flow.kept)
+        for tensor in inputs:
+            is_long = tensor.numel() > HOST_READ_ELEMENTS and tensor.dtype.itemsize >= 4
+            if is_long and tensor.dtype != torch.bool and self.flow.is_from_floats(tensor):
+                with unwatched():
+                    if int(tensor.max()) > limit or int(tensor.min()) < -limit:
+                        return True
+        return False
 
     def _reads_stale(self, func, args, kwargs) -> bool:
         stale = self.flow.stale - self.flow.written
@@ -226,6 +289,19 @@ class Recorder(TorchDispatchMode):
             return False
         read = {storage_key(t) for t in _tensors((args, kwargs))} - _written(func, args, kwargs)
         return bool(read & stale)
+
+    def sourceless(self, outputs: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """Those of the outputs that nothing which was made of an input went into. Ask before `operations`.
+
+        Known only where the launches' reads are seen: on a GPU, a replayed graph writes out of sight.
+        """
+        if self._read_addresses is None:
+            return ()
+        return tuple(
+            i
+            for i, tensor in enumerate(outputs)
+            if tensor.numel() and storage_key(tensor) not in self.flow.derived
+        )
 
     def add_hidden(self, profile: Any) -> None:
         """What `SeenBelow` saw and this did not: dispatch was switched off for it."""
@@ -289,13 +365,15 @@ class _HostReads(TorchFunctionMode):
         if name not in _HOST_FUNCTIONS or not args or not isinstance(args[0], torch.Tensor):
             return func(*args, **(kwargs or {}))
         recorder = self._recorder
+        recorder.contents.leave_out(args[0])
         recorder.read_by_host(args[0], name)
         if name not in ("numpy", "tolist") or not recorder.flow.is_from_floats(args[0]):
             return func(*args, **(kwargs or {}))
         with unwatched():  # from a GPU it would be a copy
             result = func(args[0].detach().clone(), *args[1:], **(kwargs or {}))
-        is_small = args[0].numel() <= HOST_READ_ELEMENTS
-        return recorder.told(result) if is_small else result
+        is_float = args[0].dtype.is_floating_point or args[0].dtype.is_complex
+        most = HOST_READ_ELEMENTS if is_float else HOST_READ_INTEGERS
+        return recorder.told(result) if args[0].numel() <= most else result
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> frozenset[int]:
@@ -311,7 +389,7 @@ def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> frozense
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        return [value]
+        return [as_plain(value)]
     if isinstance(value, tuple | list):
         return [t for item in value for t in _tensors(item)]
     if isinstance(value, dict):
@@ -333,6 +411,14 @@ def unwatched() -> Iterator[None]:
     off = torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction()
     with record_span(OURS), off[0], off[1]:
         yield
+
+
+def as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as a tensor that answers by torch's own methods, and not by those of a subclass."""
+    if type(tensor) in PLAIN_TENSORS:
+        return tensor
+    with unwatched():
+        return torch.Tensor.as_subclass(tensor, torch.Tensor)
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -35,6 +35,7 @@ from gpu_runner.evaluation.child import (
     trials,
 )
 from gpu_runner.evaluation.child.arena import Arena
+from gpu_runner.evaluation.child.compiling import CompiledKernel
 from gpu_runner.evaluation.child.failures import Stop
 from gpu_runner.evaluation.child.links import PlayerLost
 from gpu_runner.evaluation.child.open_task import OpenTask
@@ -179,8 +180,20 @@ class _Run:
         if found is None and kernels and not trials.reads_numbers(contestant):
             only = gates.interpreted_only(modelled, kernels)
             found = genuineness.other_kernels(only, [k.kernel for k in kernels])
+        if found is None:
+            found = self._emptied(modelled, kernels)
         if found is not None:
             raise Stop(Verdict.CHEATING, found)
+
+    def _emptied(self, modelled: Modelled, kernels: list[CompiledKernel]) -> Finding | None:
+        missing = gates.emptied(modelled, kernels)
+        weak = [name for name, kinds in missing.items() if kinds == {"math"}]
+        if weak and len(weak) == len(
+            missing
+        ):  # the compiler knows what becomes of a constant, and what nobody uses
+            reason = f"compiled, {weak[0]} has none of the exponentials and the like that are interpreted"
+            raise Stop(None, failures.unevaluable(Stage.GENUINENESS, reason))
+        return genuineness.emptied({n: kinds for n, kinds in missing.items() if n not in weak})
 
     def _start_compiling(self) -> None:
         if self.compilation is None and self.task.modelled is not None:
@@ -363,14 +376,23 @@ class _Run:
         self.timing, self.baselines, self.speedup = measured
 
     def _probe_beside_gpu(self, arena: Arena) -> Contestant | None:
-        """Memory safety on the interpreter, whose player stays; None where it cannot judge and the GPU has to."""
+        """Memory safety on the interpreter, whose player stays; None where it cannot judge and the GPU has to.
+
+        It sees what a launch reads, too, so where the outputs come from.
+        """
         try:
-            return self._probe(arena)
+            contestant = self._probe(arena)
         except Stop as stop:
             if stop.verdict is None:
                 self.notes.append(stop.finding)
                 return None
             raise
+        try:
+            trials.genuine_so_far(contestant, self.task.spec.track)
+        except BaseException:
+            contestant.close()
+            raise
+        return contestant
 
     def _profile(self, beside: Contestant) -> None:
         """Where the measured time goes, by the model; a candidate that cannot be modelled has none."""

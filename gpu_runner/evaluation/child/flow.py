@@ -1,5 +1,6 @@
 """What stems from what within one call: storages, what happened to them in order, and what reaches the outputs."""
 
+import bisect
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ HOST_READ_ELEMENTS = 64
 """Reading more floating-point values than this to the host in a call counts as computing there."""
 HOST_READ_INTEGERS = 1_024
 """The same for integers that kernels made from floating-point inputs: routing tables are read, tensors are not."""
+
+UNSEEN = "a write out of sight"
+"""What is noted as an operation where memory holds something else than what was last written to it."""
 
 
 @dataclass
@@ -33,6 +37,8 @@ class Event:
     is_flag: bool = False
     is_heavy: bool = False
     is_stale: bool = False
+    keeps_bits: bool = False
+    """Whether bits of floating-point numbers among what it reads are in what it writes."""
 
 
 @dataclass
@@ -43,6 +49,8 @@ class Flow:
     stale: frozenset[int] = frozenset()
     """Storages that an earlier call filled from its inputs, and whose contents outlived it."""
     written: set[int] = field(default_factory=set)
+    derived: set[int] = field(default_factory=set)
+    """Storages that hold something which was seen to be made of an input; of a launch it is known what was read."""
     blank: set[int] = field(default_factory=set)
     """Fresh storages into which nothing was written."""
     floats: set[int] = field(default_factory=set)
@@ -56,6 +64,9 @@ class Flow:
     seen: set[int] = field(default_factory=set)
     shared: dict[int, torch.Tensor] = field(default_factory=dict)
     """Tensors whose memory the host may read by other ways."""
+    _spans: list[tuple[int, int]] = field(default_factory=list)
+    """Where the storages begin, in order."""
+    _owners: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def key(self, tensor: torch.Tensor) -> int:
         self.kept.append(tensor)  # so that no address is used twice within the call
@@ -66,10 +77,32 @@ class Flow:
             self.seen.add(key)
             if self.is_real and is_shared_with_host(tensor):
                 self.shared[key] = tensor
+            if self.is_real:
+                self._see_alias(key, tensor)
         return key
+
+    def _see_alias(self, key: int, tensor: torch.Tensor) -> None:
+        """A second storage over memory that another one is known to hold has its contents."""
+        first, last = span_of(tensor)
+        if first == last:
+            return
+        place = bisect.bisect_left(self._spans, (last,))
+        if place:
+            other = self._spans[place - 1][1]
+            begin, end = span_of(self._owners[other])
+            if begin < last and first < end and self._spans[place - 1][0] == begin:
+                reads, writes = frozenset({other}), frozenset({key})
+                is_known = other in self.tainted
+                self.add(Event("memory of another storage", "view", reads, writes, is_known))
+                if other in self.floats:
+                    self.floats.add(key)
+                return
+        self._spans.insert(place, (first, key))
+        self._owners[key] = tensor
 
     def begin(self, inputs: Sequence[torch.Tensor]) -> None:
         self.tainted = {self.key(t) for t in inputs}
+        self.derived = {*self.tainted}
         self.from_floats = self.tainted & self.floats
 
     def add(self, event: Event) -> None:
@@ -79,13 +112,20 @@ class Flow:
             self.blank |= event.writes
         else:
             self.blank -= event.writes
+        if event.group not in ("launch", "allocation") and event.reads & self.derived:
+            self.derived |= event.writes
         if not event.from_inputs:
             return
         self.tainted |= event.writes
         if event.reads & self.from_floats:
             self.from_floats |= event.writes
-            if event.group == "copy" and event.reads & self.floats:
+            if event.keeps_bits and event.reads & self.floats:
                 self.floats |= event.writes
+
+    def launched(self, reads: frozenset[int], writes: frozenset[int]) -> None:
+        """A launch has ended, which read and may have written these."""
+        if reads & self.derived:
+            self.derived |= writes
 
     def settled(self, keys: frozenset[int]) -> frozenset[int]:
         """Those that hold something which stems from no input: a launch that leaves them as they are has only read them."""
@@ -181,6 +221,16 @@ def storage_key(tensor: torch.Tensor) -> int:
         return tensor.untyped_storage()._cdata
     except (RuntimeError, NotImplementedError):  # sparse and other tensors without storage
         return id(tensor)
+
+
+def filled_storages(tensors: Sequence[torch.Tensor]) -> set[int]:
+    """The storages of tensors that leave no room in them for anything else."""
+    nbytes: dict[int, int] = {}
+    for tensor in {id(t): t for t in tensors}.values():
+        key = storage_key(tensor)
+        nbytes[key] = nbytes.get(key, 0) + tensor.numel() * tensor.dtype.itemsize
+    sizes = {storage_key(t): last - first for t in tensors for first, last in (span_of(t),)}
+    return {key for key, held in nbytes.items() if held >= sizes[key]}
 
 
 def is_shared_with_host(tensor: torch.Tensor) -> bool:

@@ -336,6 +336,21 @@ def interpreted_only(call: Modelled, kernels: Sequence[CompiledKernel]) -> list[
     return list(found)
 
 
+def emptied(call: Modelled, kernels: Sequence[CompiledKernel]) -> dict[str, set[str]]:
+    """Kernels that compute where they are interpreted, and nothing of the kind where they are compiled; by name, what."""
+    found: dict[str, set[str]] = {}
+    for raw in call.launches:
+        name, seen = str(raw["kernel"]), {str(kind) for kind in raw.get("computes", ())}
+        alike = [
+            k
+            for k in kernels
+            if k.kernel == name and k.failure is None and _agree(raw["constexprs"], k.constexprs)
+        ]
+        if seen and alike and not any(seen & set(k.computes) for k in alike):
+            found.setdefault(name, set()).update(seen)
+    return found
+
+
 def _agree(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether the numbers among the constants that both know are the same."""
     return all(

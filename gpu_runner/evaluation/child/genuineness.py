@@ -4,7 +4,7 @@ Pure functions over what players reported and what the judge saw itself. What co
 parameters, a debug print, views, copies and casts are nobody's crime.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from gpu_runner.core.findings import Evidence, Finding, Location, Severity, Source
 from gpu_runner.core.verdicts import Stage, Track
 from gpu_runner.evaluation.child import compare
+from gpu_runner.evaluation.child.flow import UNSEEN
 from gpu_runner.evaluation.protocol import Accusation, Buffer, Launch, Operation, Ran
 
 REMEMBERED_SHARE: Final = 0.125
@@ -93,7 +94,9 @@ def torch_computes(runs: Sequence[Ran], track: Track, *, has_floats: bool = True
         "own_launches": max(run.launch_count for run in runs),
         "track": track.value,
     }
-    if largest.hidden:
+    if largest.name == UNSEEN:
+        title = "a kernel reads what somebody wrote out of sight, by no operation of torch and no kernel"
+    elif largest.hidden:
         title = f"{largest.name} ran while torch's dispatch was switched off"
     elif largest.group == "host":
         title = f"the host reads {largest.elements:,} values through {largest.name} and computes with them"
@@ -210,6 +213,31 @@ def identical(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
     return len(a) == len(b) and all(compare.identical(x, y) for x, y in zip(a, b, strict=True))
 
 
+def sourceless(run: Ran, varying: Iterable[int]) -> Finding | None:
+    """An output that changes with the inputs although nothing of them was seen to go into it.
+
+    Args:
+        varying: outputs of the reference that differ from call to call.
+    """
+    found = sorted(set(run.sourceless) & set(varying))
+    if not found:
+        return None
+    title = (
+        f"nothing that was seen carries an input to output {found[0]}:"
+        " its values were computed by the host or out of sight"
+    )
+    evidence: Evidence = {"outputs": found, "launches": run.launch_count}
+    return accuse("torch_computes", title, evidence, Source.PLAYER)
+
+
+def told_alone(blind: Sequence[torch.Tensor], of_other: Sequence[torch.Tensor]) -> Finding | None:
+    """Told the numbers that the host had read in another call, a call gave that one's answer, bit for bit."""
+    if not blind or not of_other or not identical(blind, of_other):
+        return None
+    title = "the host computes the output from numbers that it reads: of others it made another call's answer"
+    return accuse("torch_computes", title, {"outputs": len(blind)}, Source.JUDGE)
+
+
 def deferred(run: Ran) -> Finding | None:
     """Work that is left for whoever reads the output, or for a thread."""
     if run.lazy_outputs:
@@ -243,6 +271,18 @@ def other_kernels(interpreted_only: Sequence[str], compiled: Iterable[str]) -> F
     }
     names = ", ".join(interpreted_only[:3])
     title = f"launches {names} in this way only where kernels are interpreted, not where they are compiled"
+    return accuse("decoy_kernel", title, evidence, Source.JUDGE)
+
+
+def emptied(computes: Mapping[str, Iterable[str]]) -> Finding | None:
+    """A kernel of one name, in the same full-size call, computes only where it is interpreted."""
+    if not computes:
+        return None
+    name = next(iter(computes))
+    words = {"math": "exponentials and the like", "reduce": "reductions", "dot": "matrix products"}
+    missing = ", ".join(words.get(kind, kind) for kind in sorted(computes[name]))
+    evidence: Evidence = {"kernels": list(computes)[:20], "missing": sorted(computes[name])}
+    title = f"{name} computes where it is interpreted ({missing}), and not where it is compiled"
     return accuse("decoy_kernel", title, evidence, Source.JUDGE)
 
 

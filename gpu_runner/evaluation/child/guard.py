@@ -118,7 +118,10 @@ _TORCH_WRITERS = ("serialization.py", "cpp_extension.py", "hub.py", "package")
 # Attributes that their own package replaces when it is used in some way.
 _ALLOWED_CHANGES = {("torch", "manual_seed")}  # by importing dynamo
 
-_RESTRICTED_ATTRIBUTES = ("tb_frame", "tb_next", "gi_frame", "cr_frame", "f_back", "f_locals")
+_RESTRICTED_ATTRIBUTES = (
+    *("tb_frame", "tb_next", "gi_frame", "cr_frame", "ag_frame", "f_back", "f_locals"),
+)
+_DEFAULTS = ("__defaults__", "__kwdefaults__")
 _MEMORY_FILES = ("/proc/", "/dev/mem", "/dev/kmem")
 
 
@@ -204,11 +207,6 @@ def _accusation(
     return Accusation(what=event[:100], kind="tampering", detail=detail, line=max(1, culprit[1]))
 
 
-def _is_generated(filename: str) -> bool:
-    """Of no file: `exec`, dataclasses, named tuples, graphs. Whoever calls it has to answer for it."""
-    return filename.startswith("<") and not filename.startswith(("<frozen ", "<__array_function__"))
-
-
 def _culprit(name: str, is_own: Callable[[str], bool]) -> tuple[str, int] | None:
     """File and line of the submitted module's frame that the event is to be laid to, or None."""
     frame: types.FrameType | None = sys._getframe(2)
@@ -219,10 +217,10 @@ def _culprit(name: str, is_own: Callable[[str], bool]) -> tuple[str, int] | None
     package = None
     while frame is not None:
         filename = frame.f_code.co_filename
-        kind = _kind_of(filename, is_own)
+        kind = kind_of(filename, is_own)
         if kind == "harness":
             return None
-        if kind == "own":
+        if kind == "own" or (kind == "generated" and package is None):
             allowed = package is not None and (name, package) in _ALLOWED
             return None if allowed else (filename, frame.f_lineno)
         if kind == "package" and package is None:
@@ -234,21 +232,32 @@ def _culprit(name: str, is_own: Callable[[str], bool]) -> tuple[str, int] | None
 
 
 def _direct(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> tuple[str, int] | None:
-    """The frame itself, if it is the module's: printing a traceback is nobody's crime."""
-    while frame is not None and _is_generated(frame.f_code.co_filename):
+    """Who reads the frame or gets it from the standard library: printing a traceback is nobody's crime."""
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        kind = kind_of(filename, is_own)
+        if kind in USERS:
+            return filename, frame.f_lineno
+        if kind != "standard" or _only_prints(filename, frame.f_code.co_name):
+            return None
         frame = frame.f_back
-    if frame is not None and _kind_of(frame.f_code.co_filename, is_own) == "own":
-        return frame.f_code.co_filename, frame.f_lineno
     return None
+
+
+def _only_prints(filename: str, function: str) -> bool:
+    """Functions of the standard library that keep the frames of a traceback to themselves."""
+    if os.path.basename(filename) == "traceback.py":
+        return function not in ("walk_tb", "walk_stack")
+    return filename.endswith("logging/__init__.py")
 
 
 def _asker(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> tuple[str, int] | None:
     """Who asked for a frame: its caller, or the caller of `inspect` and the like."""
     while frame is not None:
         filename = frame.f_code.co_filename
-        if _kind_of(filename, is_own) == "own":
+        if kind_of(filename, is_own) in USERS:
             return filename, frame.f_lineno
-        if not _is_generated(filename) and not _hands_out_frames(filename, frame.f_code.co_name):
+        if not _hands_out_frames(filename, frame.f_code.co_name):
             return None
         frame = frame.f_back
     return None
@@ -257,9 +266,9 @@ def _asker(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> tupl
 def asker_of(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int | None:
     """The submitted module's line, if it asks by itself or by way of the standard library alone."""
     while frame is not None:
-        kind = _kind_of(frame.f_code.co_filename, is_own)
+        kind = kind_of(frame.f_code.co_filename, is_own)
         if kind != "standard":
-            return frame.f_lineno if kind == "own" else None
+            return frame.f_lineno if kind in USERS else None
         frame = frame.f_back
     return None
 
@@ -284,12 +293,17 @@ def _is_suspicious(name: str, args: tuple[Any, ...]) -> bool:
         return bool(args) and str(args[0]).split(".")[0] == "gpu_runner"
     if name in ("object.__getattr__", "object.__setattr__"):
         attribute = args[1] if len(args) > 1 else ""
-        return (name.endswith("__setattr__") and attribute == "__code__") or (
-            attribute in _RESTRICTED_ATTRIBUTES
-        )
+        if name.endswith("__setattr__"):
+            return attribute == "__code__" or (attribute in _DEFAULTS and _is_foreign(args[0]))
+        return attribute in _RESTRICTED_ATTRIBUTES
     if name == "mmap.__new__":
         return bool(args) and args[0] != -1
     return True
+
+
+def _is_foreign(function: Any) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith((*_SITE, _HARNESS))
 
 
 def _is_suspicious_open(args: tuple[Any, ...]) -> bool:
@@ -311,11 +325,13 @@ def _is_innocent_proc(path: str) -> bool:
     return path in ("/proc/cpuinfo", "/proc/meminfo", "/proc/version", "/proc/self/cgroup")
 
 
+USERS = ("own", "generated")
+"""What only the submitted module can be: no library's generated code does by itself what is watched."""
 _kinds: dict[str, str] = {}
 
 
-def _kind_of(filename: str, is_own: Callable[[str], bool]) -> str:
-    """`own`, `harness`, `package`, or `standard` (the library, and what has no file)."""
+def kind_of(filename: str, is_own: Callable[[str], bool]) -> str:
+    """`own`, `harness`, `package`, `standard`, or `generated`: code of no file, as `exec` and data classes make it."""
     if is_own(filename):
         return "own"
     kind = _kinds.get(filename)
@@ -334,10 +350,7 @@ def _classify(filename: str) -> str:
         return "harness"
     if path.startswith(_STANDARD):
         return "standard"
-    if filename.startswith("<") or "torch" in filename:
-        # dataclasses, namedtuples and torch's generated functions; only unknown *files* are suspect
-        return "standard"
-    return "own"
+    return "generated" if filename.startswith("<") else "own"
 
 
 def _package_of(filename: str) -> str:
@@ -419,7 +432,7 @@ def _new_callbacks(
         for entry in now:
             if not any(entry is known for known in then):
                 place = _place_of(entry) or _place_of_type(entry)
-                if place is None or _kind_of(place[0], is_own) == "own":
+                if place is None or kind_of(place[0], is_own) == "own":
                     line = place[1] if place is not None else None
                     yield Accusation(what="callbacks", kind="tampering", detail=detail, line=line)
 

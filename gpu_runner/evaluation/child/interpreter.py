@@ -274,6 +274,7 @@ def _run_programs(
         else:
             _run_sample(fn, args, launch, machine, sampling)
     memory.note_sharing(launch.counts.tensors)
+    active().read_addresses = memory.read_addresses(launch.counts.tensors)
 
 
 def _run_all(

@@ -10,7 +10,7 @@ import triton
 from triton.compiler import CompiledKernel
 from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 
-from gpu_runner.evaluation.child.dispatch import LEAST_ADDRESS, Recorder
+from gpu_runner.evaluation.child.dispatch import LEAST_ADDRESS, Recorder, as_plain
 from gpu_runner.evaluation.child.memory import dtype_name
 from gpu_runner.evaluation.protocol import Launch
 
@@ -39,9 +39,8 @@ class LaunchTap:
         for owner in (InterpretedFunction, GridExecutor):
             owner.__call__ = self._inside_only(owner.__call__)
 
-    def printed(self, tensor: torch.Tensor, elements: int) -> None:
-        if self.recorder is not None:
-            self.recorder.printed(tensor, elements)
+    def printed(self, tensor: torch.Tensor, elements: int, text: str) -> str:
+        return text if self.recorder is None else self.recorder.printed(tensor, elements, text)
 
     def reset(self, recorder: Recorder | None, *, noop: bool) -> None:
         self.launches, self.count, self.recorder, self.noop = [], 0, recorder, noop
@@ -157,13 +156,13 @@ def _first_line(kernel: Any) -> int | None:
 def _launch_tensors(value: Any) -> list[torch.Tensor]:
     """Tensors among a launch's arguments, those inside descriptors and wrappers too."""
     if isinstance(value, torch.Tensor):
-        return [value]
+        return [as_plain(value)]
     if isinstance(value, tuple | list):
         return [t for item in value for t in _launch_tensors(item)]
     if isinstance(value, dict):
         return [t for item in value.values() for t in _launch_tensors(item)]
     base = getattr(value, "base", None)
-    return [base] if isinstance(base, torch.Tensor) else []
+    return [as_plain(base)] if isinstance(base, torch.Tensor) else []
 
 
 def _addresses(value: Any) -> list[int]:

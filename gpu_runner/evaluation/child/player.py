@@ -7,6 +7,7 @@ reference's source never enters a candidate's process: in its place stands a dec
 
 import contextlib
 import copy
+import gc
 import importlib.util
 import os
 import random
@@ -435,8 +436,8 @@ class Player:
         wanted = (request.outputs, request.after, request.buffers, request.previous)
         lent = self._adopt_optional(fds, wanted, writable=True)
         model = self._model_for(request)
-        arguments = self._compose(request)
         watch = _Watch(self, request, self._working, model)
+        arguments = self._compose(request)
         with self._submitted("call", watch), torch.no_grad():
             answer = watch.call(lambda: written_out(full_size.call(model, arguments)))
         return self._ran(request, watch, answer, lent)
@@ -459,20 +460,30 @@ class Player:
         return self._load is not None and self._load.role == "reference"
 
     def _compose(self, request: Run) -> Any:
-        inputs.compose(self._working, self._sets, request.composition)
+        self._fill_working(request.composition)
         self._synchronize()
         return self._arguments(request.composition, is_double=request.is_double)
 
-    def _arguments(self, composition: Composition, *, is_double: bool = False) -> Any:
-        """What the module is called with: the working memory under tensors of its own, whose shape it may change.
+    def _fill_working(self, composition: Composition) -> None:
+        """Once the next inputs are there, no code of the module may run before its call: nothing of it dies until then."""
+        gc.disable()
+        self._handed = self._to_hand_out()
+        inputs.compose(self._working, self._sets, composition)
+
+    def _to_hand_out(self) -> list[torch.Tensor]:
+        """The working memory under tensors of the module's own, whose shape it may change.
 
         They are the last call's, unless that call changed them, so that who knows an input by its object gets new contents.
         """
         before = self._handed or [None] * len(self._working)
-        self._handed = tensors = [
+        return [
             own.detach() if handed is None or not _is_as_given(handed, own) else handed
             for handed, own in zip(before, self._working, strict=True)
         ]
+
+    def _arguments(self, composition: Composition, *, is_double: bool = False) -> Any:
+        """What the module is called with."""
+        tensors = self._handed
         if is_double:
             tensors = [inputs.doubled(t) for t in tensors]
         return decode(self._trees[composition.base], tensors, torch)
@@ -496,6 +507,7 @@ class Player:
                     stored.append("buffers")
         self._synchronize()
         self._previous = [self._kept(tensor) for tensor in tensors]
+        sourceless = watch.sourceless(tensors)
         operations = watch.operations(tensors)
         self._remember(watch)
         for each in lent:
@@ -507,6 +519,7 @@ class Player:
             devices=tuple(str(t.device) for t in tensors),
             stored=tuple(stored),
             operations=operations,
+            sourceless=sourceless,
             launches=watch.launches[:2_000],
             launch_count=watch.launch_count,
             memory=tuple(watch.memory[:200]),
@@ -533,11 +546,16 @@ class Player:
                 s for s in (*self._survivors, *recorder.survivors) if not s.storage.expired()
             ]
 
-    def survivors(self, model: Any) -> list[flow.Survivor]:
-        """What earlier calls filled from their inputs and is still there; state that the reference has is no secret."""
+    def survivors(self, model: Any, names: Sequence[str]) -> list[flow.Survivor]:
+        """What earlier calls filled from their inputs and is still there; state that the reference changes, too, is no secret.
+
+        Args:
+            names: of that state.
+        """
         state = module_state.state_of(model)
-        known = [*self._working, *(state[name] for name in self._given if name in state)]
-        keys = {flow.storage_key(tensor) for tensor in known}
+        changing = [state[name] for name in names if name in state and name in self._given]
+        keys = {flow.storage_key(tensor) for tensor in self._working}
+        keys |= flow.filled_storages(changing)
         found = {s.key: s for s in self._survivors if not s.storage.expired()}
         return [s for key, s in found.items() if key not in keys]
 
@@ -651,7 +669,7 @@ class Player:
         self._need_flush()[:1].zero_()
 
     def _compose_timed(self, composition: Composition) -> Sequence[Any]:
-        inputs.compose(self._working, self._sets, composition)
+        self._fill_working(composition)
         arguments = self._arguments(composition)
         return [arguments] if isinstance(arguments, dict) else _as_list(arguments)
 
@@ -793,7 +811,7 @@ class _Watch:
         self._player = player
         self._request = request
         self.recorder: dispatch.Recorder | None = None
-        self._stale = player.survivors(model)
+        self._stale = player.survivors(model, request.buffer_names)
         self._session: Any = None
         self._below: Any = None
         self._is_audited = False
@@ -803,13 +821,16 @@ class _Watch:
             line_of = launches.line_finder(player.is_own)
             self._is_audited = request.audit or player.watches_below
             weights = list(module_state.weights_of(model))
+            state = dict(module_state.buffers_of(model))
             self.recorder = dispatch.Recorder(
                 working,
                 weights,
                 line_of,
                 poison,
                 stale=frozenset(s.key for s in self._stale),
+                state=[state[name] for name in request.buffer_names if name in state],
                 replay=player._numbers if request.blind else (),
+                read_addresses=self._read_addresses if INTERPRETS else None,
             )
         tap = player._tap
         assert tap is not None
@@ -833,8 +854,10 @@ class _Watch:
                     self._below = stack.enter_context(below.SeenBelow())
                 stack.enter_context(self.recorder.watch_functions())
                 stack.enter_context(self.recorder)
+            gc.enable()
             output = function()
             self._player._synchronize()
+            gc.disable()  # a destructor would work unseen, until the output is handed over
             if self.recorder is not None:
                 self.recorder.mark_end()
             return output
@@ -852,6 +875,12 @@ class _Watch:
         if self._below is not None:
             self.recorder.add_hidden(self._below)
         return self.recorder.operations(outputs)
+
+    def _read_addresses(self) -> frozenset[int]:
+        return self._session.read_addresses if self._session is not None else frozenset()
+
+    def sourceless(self, outputs: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        return self.recorder.sourceless(outputs) if self.recorder is not None else ()
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -56,6 +56,9 @@ class Launch:
     config: dict[str, Any] | None = None  # the autotune configuration
     is_noop: bool = False
     is_complete: bool = True  # False when a sampled program ran out of time
+    computes: set[str] = field(
+        default_factory=set
+    )  # of "math", "reduce" and "dot", what it does to blocks
     counts: Counts = field(default_factory=Counts)
 
     @property
@@ -73,6 +76,7 @@ class Launch:
             "config": self.config and {name: plain(v) for name, v in self.config.items()},
             "is_noop": self.is_noop,
             "is_complete": self.is_complete,
+            "computes": sorted(self.computes),
             "counts": self.counts.as_json(),
         }
 
@@ -135,6 +139,8 @@ class Session:
         self.launches: list[Launch] = []
         self.errors: list[dict[str, Any]] = []
         self.unevaluable: str | None = None
+        self.read_addresses: frozenset[int] = frozenset()
+        """Where the memory begins that the last launch read."""
         self._findings: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     @property
@@ -157,6 +163,7 @@ class Session:
 
     def record(self, launch: Launch) -> None:
         self.launches.append(launch)
+        self.read_addresses = frozenset()
 
     def report(self, count: int, **finding: Any) -> None:
         key = tuple(finding.get(name) for name in ("kind", "access", "kernel", "line", "tensor"))

@@ -10,14 +10,15 @@ import gc
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.utils._python_dispatch as modes
 import triton
 
-from gpu_runner.evaluation.child.guard import asker_of
+from gpu_runner.evaluation.child import immutable, ours_alone
+from gpu_runner.evaluation.child.guard import USERS, asker_of, kind_of
 from gpu_runner.evaluation.child.host_reads import replace_everywhere
 
 PACKAGE = "gpu_runner"
@@ -45,6 +46,7 @@ _DOORS: dict[Any, list[str]] = {
         "_get_current_function_mode _get_current_function_mode_stack _pop_mode _pop_mode_temporarily"
     ).split(),
 }
+_GLOBALS: Any = types.FunctionType.__dict__["__globals__"]
 _TORCHS = ("aten", "prims", "prim", "quantized", "profiler", "mkldnn", "mkl", "onednn")
 
 Accuse = Callable[[str, str, int | None], None]
@@ -67,21 +69,27 @@ def install(accuse: Accuse, is_own: Callable[[str], bool]) -> None:
     replace_everywhere(library, _library(library, accuse, is_own))
     if triton.knobs.runtime.interpret:
         _hide_interpretation(is_own)
+        _tell_reaches(accuse, is_own)
     for name in ("__globals__", "__closure__"):
         _watch_insides(name, accuse, is_own)
+    immutable.freeze(_classes())
     _seal(accuse, is_own)
 
 
+def _classes() -> Iterator[type]:
+    """Of the evaluator's modules; those excepted whose metaclass wants to change them later."""
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == PACKAGE and module is not None:
+            yield from (
+                v for v in vars(module).values() if type(v) is type and v.__module__ == name
+            )
+
+
 def user_line(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int | None:
-    """The submitted module's line if it, or code that it generated, is what comes first; else None."""
-    while frame is not None:
-        filename = frame.f_code.co_filename
-        if is_own(filename):
-            return frame.f_lineno
-        if not filename.startswith("<"):
-            return None
-        frame = frame.f_back
-    return None
+    """The line, if the frame is of the submitted module or of code that it generated; else None."""
+    if frame is None or kind_of(frame.f_code.co_filename, is_own) not in USERS:
+        return None
+    return frame.f_lineno
 
 
 def _telling(
@@ -131,6 +139,15 @@ def _hide_interpretation(is_own: Callable[[str], bool]) -> None:
     triton.knobs.runtime_knobs.interpret = hiding
 
 
+def _tell_reaches(accuse: Accuse, is_own: Callable[[str], bool]) -> None:
+    def told(name: str, frame: types.FrameType) -> None:
+        line = asker_of(frame, is_own)
+        if line is not None:
+            accuse("interpreter", f"reaches into the interpreter for its {name}", line)
+
+    ours_alone.tell(told)
+
+
 # The evaluator's own functions and modules
 
 
@@ -146,7 +163,7 @@ def _watch_insides(name: str, accuse: Accuse, is_own: Callable[[str], bool]) -> 
         def __get__(self, function: Any, owner: Any = None) -> Any:
             if function is None:
                 return self
-            if function.__code__.co_filename.startswith(_HERE):
+            if _is_ours(function):
                 line = asker_of(sys._getframe(1), is_own)
                 if line is not None:
                     detail = f"reads {name} of a function that watches it"
@@ -155,6 +172,13 @@ def _watch_insides(name: str, accuse: Accuse, is_own: Callable[[str], bool]) -> 
 
         def __set__(self, function: Any, value: Any) -> None:
             raise AttributeError("readonly attribute")
+
+    def _is_ours(function: types.FunctionType) -> bool:
+        """Those too that a data class of ours was given, which are of no file."""
+        filename = function.__code__.co_filename
+        if not filename.startswith("<"):
+            return filename.startswith(_HERE)
+        return str(_GLOBALS.__get__(function).get("__name__", "")).startswith(f"{PACKAGE}.")
 
     attributes[name] = Told()
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(types.FunctionType))
@@ -165,7 +189,7 @@ def _seal(accuse: Accuse, is_own: Callable[[str], bool]) -> None:
     inside: dict[int, types.ModuleType] = {}
 
     def told(name: str, frame: types.FrameType | None) -> None:
-        line = _reaches(frame, is_own)
+        line = _reaches(frame, name, is_own)
         if line is not None:
             accuse("sys.modules", f"reaches into the evaluator's modules for {name:.80}", line)
             raise AttributeError(name)
@@ -187,13 +211,17 @@ def _seal(accuse: Accuse, is_own: Callable[[str], bool]) -> None:
             sys.modules[name] = sealed
 
 
-def _reaches(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> int | None:
-    """The submitted module's line, if an access comes from it and not by way of a package or of ours."""
+def _reaches(frame: types.FrameType | None, name: str, is_own: Callable[[str], bool]) -> int | None:
+    """The submitted module's line, if an access comes from it, by way of libraries or not.
+
+    Libraries that look through all modules, for the one that an object is from, read nothing but names such as `__file__`.
+    """
+    is_naming = name.startswith("__") and name != "__dict__"
     while frame is not None:
-        filename = frame.f_code.co_filename
-        if is_own(filename):
+        kind = kind_of(frame.f_code.co_filename, is_own)
+        if kind in USERS:
             return frame.f_lineno
-        if filename.startswith(_HERE) or not filename.startswith("<"):
+        if kind == "harness" or is_naming:
             return None
         frame = frame.f_back
     return None

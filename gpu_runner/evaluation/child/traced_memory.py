@@ -237,6 +237,11 @@ class Memory:
         for name, (memory, nbytes) in shared.items():
             tensors[name].memory, tensors[name].memory_bytes = memory, nbytes
 
+    def read_addresses(self, tensors: dict[str, TensorTraffic]) -> frozenset[int]:
+        """Once a launch has ended: where the storages begin that it read, by loads or by atomic operations."""
+        loaded = {self.pointers[name].region.lo for name, t in tensors.items() if t.loaded}
+        return frozenset(loaded | {r.lo for r in self.regions if r.adders is not None})
+
     def add_integer(self, value: int) -> None:
         if value > 1 << 32:
             self._has_integers.append(value)

@@ -251,6 +251,7 @@ def trial(contestant: Contestant, composition: Composition, **options: Any) -> f
     _check_form(contestant, ran, truth)
     _check_remembered(contestant, outputs, truth)
     check_values(contestant, ran, truth, outputs)
+    _check_stale(contestant, ran)
     _check_side_effects(contestant, ran, truth)
     contestant.outputs.append(outputs)
     contestant.truths.append(truth)
@@ -342,11 +343,8 @@ def noop(contestant: Contestant) -> Finding | None:
 def _check_safe(contestant: Contestant, ran: Ran) -> None:
     if ran.unevaluable:
         raise Stop(None, failures.unevaluable(contestant.stage, ran.unevaluable))
-    stale = [seen for seen in ran.memory if seen.get("kind") == "stale"]
-    if found := genuineness.kernel_reads_earlier_call(stale, _output_elements(contestant)):
-        raise Stop(Verdict.CHEATING, found)
     for seen in ran.memory:
-        if seen in stale:
+        if seen.get("kind") == "stale":
             continue
         kind, certain = str(seen.get("kind")), bool(seen.get("certain", True))
         finding = memory_findings.finding_of(contestant.stage, seen, kind)
@@ -359,6 +357,13 @@ def _check_safe(contestant: Contestant, ran: Ran) -> None:
         note = finding.model_copy(update={"severity": Severity.NOTE})
         if note not in contestant.notes and len(contestant.notes) < 20:
             contestant.notes.append(note)
+
+
+def _check_stale(contestant: Contestant, ran: Ran) -> None:
+    """Of a right answer: to leave old numbers in it is a mistake, to answer with them is a memory."""
+    stale = [seen for seen in ran.memory if seen.get("kind") == "stale"]
+    if found := genuineness.kernel_reads_earlier_call(stale, _output_elements(contestant)):
+        raise Stop(Verdict.CHEATING, found)
 
 
 def _output_elements(contestant: Contestant) -> int:
@@ -636,6 +641,7 @@ def late(contestant: Contestant, rng: random.Random) -> None:
             contestant.runs.append(ran)
             contestant.last = []
             _check_safe(contestant, ran)
+            _check_stale(contestant, ran)
             if found := genuineness.deferred(ran):
                 raise Stop(Verdict.CHEATING, found)
 
@@ -658,12 +664,29 @@ def genuine_so_far(contestant: Contestant, track: Track) -> None:
     runs = [run for run in contestant.runs if run.operations or run.launches]
     found = _computed_by_torch(contestant, runs, track)
     if found is None:
+        varying = _varying_outputs(contestant)
+        found = next(filter(None, (genuineness.sourceless(run, varying) for run in runs)), None)
+    if found is None and reads_numbers(contestant):
+        found = _told_alone(contestant)
+    if found is None:
         found = genuineness.reads_earlier_call(runs, _output_elements(contestant))
     if found is None:
         defined = contestant.loaded.kernels if contestant.loaded else ()
         found = genuineness.no_launch(runs, defined)
     if found is not None:
         raise Stop(Verdict.CHEATING, found)
+
+
+def _varying_outputs(contestant: Contestant) -> list[int]:
+    """Outputs that hang on the tensors among the inputs: they alone differ from call to call."""
+    arena, truths = contestant.arena, contestant.truths
+    if not arena.sets[0] or any(tree != arena.described.trees[0] for tree in arena.described.trees):
+        return []
+    return [
+        i
+        for i in range(len(arena.outputs.places))
+        if any(not compare.identical(t.native[i], truths[0].native[i]) for t in truths[1:])
+    ]
 
 
 def reads_numbers(contestant: Contestant) -> bool:
@@ -676,6 +699,20 @@ def _computed_by_torch(contestant: Contestant, runs: Sequence[Ran], track: Track
     if found is None or not found.evidence.get("by_host") or _numbers_matter(contestant):
         return found
     return None
+
+
+def _told_alone(contestant: Contestant) -> Finding | None:
+    """Whether a call answers for other inputs than its own where the host is told those numbers that it read of them."""
+    one, other = contestant.arena.mixer.next(), contestant.arena.mixer.next()
+    try:
+        _, truth, _ = call(contestant, one)
+        _, truth_of_other, of_other = call(contestant, other)
+        _, _, blind = call(contestant, one, blind=True)
+    except Stop:
+        return None
+    if genuineness.identical(truth.native, truth_of_other.native):
+        return None
+    return genuineness.told_alone(blind, of_other)
 
 
 def _numbers_matter(contestant: Contestant) -> bool:

@@ -154,10 +154,11 @@ class _Reserving(TorchDispatchMode):  # type: ignore[misc]
         shapes = _on_meta(func, args, kwargs)
         if shapes is None:
             return func(*args, **kwargs)
+        written = list(_written(func, args, kwargs))
         elements = sum(t.numel() for t in inputs) + sum(t.numel() for t in _tensors(shapes))
         if elements <= SMALL:
-            return func(*args, **kwargs)
-        written = list(_written(func, args, kwargs))
+            out = func(*args, **kwargs)
+            return _blanked(out) if func._schema.name in _ALLOCATIONS and not written else out
         outputs = _as_tuple(shapes)
         answers = [
             self._one(schema, value, written)
@@ -177,6 +178,14 @@ class _Reserving(TorchDispatchMode):  # type: ignore[misc]
         if isinstance(value, (list, tuple)):
             return type(value)(self._one(None, v, []) for v in value)
         return value
+
+
+def _blanked(out: Any) -> Any:
+    """Zeros in fresh memory, small as it is: not all programs run that would fill it, and host code may look."""
+    with unseen_by_torch():
+        for tensor in _tensors(out):
+            tensor.zero_()
+    return out
 
 
 def is_view(func: Any) -> bool:
