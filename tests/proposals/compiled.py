@@ -49,6 +49,7 @@ def compiled(requests: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 COMPARE = """
+from torch.utils._pytree import tree_flatten
 from gpu_runner.core.probe import probe_assignments, with_assignments
 errors = {}
 for name in json.load(open("names.json")):
@@ -61,7 +62,9 @@ for name in json.load(open("names.json")):
     inputs = task.get_inputs()
     copies = [tensor.clone() for tensor in inputs]
     got, expected = new(*copies), model(*inputs)
-    pairs = list(zip(got, expected, strict=True)) if isinstance(expected, tuple) else [(got, expected)]
+    (got, form), (expected, wanted) = tree_flatten(got), tree_flatten(expected)
+    assert form == wanted, f"{name} returns {form}, not {wanted}"
+    pairs = [(a, b) for a, b in zip(got, expected, strict=True) if torch.is_tensor(b)]
     pairs += [*zip(copies, inputs, strict=True), *zip(new.buffers(), model.buffers(), strict=True)]
     errors[name] = max(error(a, b) if a.numel() and not torch.equal(a, b) else 0.0 for a, b in pairs)
 print(json.dumps(errors))

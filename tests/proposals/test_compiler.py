@@ -193,13 +193,14 @@ def test_tasks_with_attributes_modules_and_odd_reductions_compile(tmp_path: Path
 
 
 def written(init: str, forward: str, inputs: str, **sizes: int) -> str:
-    """A task of one constructor, one forward and one line of inputs."""
+    """A task of a constructor and a forward, statements separated by semicolons, and one line of inputs."""
     given = forward.partition("|")[0]
     lines = [f"{name} = {value}" for name, value in sizes.items()]
     lines += ["", "def get_inputs():", f"    return [{inputs}]", "", "def get_init_inputs():"]
     lines += [f"    return [{', '.join(sizes)}]", ""]
     body = "\n        ".join(line.strip() for line in forward.partition("|")[2].split(";"))
-    start = f"    def __init__(self, {', '.join(sizes)}):\n        super().__init__()\n        {init}\n\n"
+    made = "\n        ".join(line.strip() for line in init.split(";"))
+    start = f"    def __init__(self, {', '.join(sizes)}):\n        super().__init__()\n        {made}\n\n"
     return f"{HEAD}{start}    def forward(self, {given}):\n        {body}\n\n" + "\n".join(lines)
 
 
@@ -272,6 +273,61 @@ HARDER = {
         "self.norm = nn.BatchNorm2d(width).eval()", "x| return torch.relu(self.norm(x))",
         "torch.randn(batch, width, size, size)", batch=16, width=48, size=40,
     ),
+    "a running maximum with its places": written(
+        "pass", "x| best, places = torch.cummax(x, dim=1); return {'best': best * 2, 'places': [places, None]}",
+        "torch.randn(batch, steps, width)", batch=8, steps=300, width=96,
+    ),
+    "a running logarithm of sums": written(
+        "pass", "x| return torch.logcumsumexp(x, dim=-1)", "torch.randn(rows, width)", rows=640, width=900,
+    ),
+    "how many were guessed": written(
+        "pass", "x, y| return (x.argmax(dim=1) == y).float().mean(), x.argmin(dim=0)",
+        "torch.randn(rows, width), torch.randint(0, width, (rows,))", rows=640, width=900,
+    ),
+    "between which bounds": written(
+        "self.register_buffer('bounds', torch.linspace(-2, 2, 17))",
+        "x| return torch.bucketize(x, self.bounds, right=True) + torch.searchsorted(self.bounds, x)",
+        "torch.randn(rows, width)", rows=640, width=96,
+    ),
+    "around the median": written(
+        "pass", "x| return x - x.median(dim=-1, keepdim=True).values + x.kthvalue(3, dim=0).values",
+        "torch.randn(rows, width)", rows=640, width=301,
+    ),
+    "a recurrent layer of fixed length": written(
+        "self.cells = nn.LSTM(32, width, 2, batch_first=True, bidirectional=True)",
+        "x| y, (h, c) = self.cells(x); return y.relu(), c",
+        "torch.randn(batch, 5, 32)", batch=64, width=40,
+    ),
+    "a product of two inputs and a weight": written(
+        "self.mix = nn.Bilinear(32, width, 20)", "x, y| return self.mix(x, y).sigmoid()",
+        "torch.randn(rows, 32), torch.randn(rows, width)", rows=640, width=48,
+    ),
+    "bags of words": written(
+        "self.words = nn.EmbeddingBag(500, width, mode='max')", "x| return self.words(x)",
+        "torch.randint(0, 500, (rows, 20))", rows=640, width=64,
+    ),
+    "inputs named as what a module is made of": written(
+        "self.grid = nn.Linear(width, width); self.output = nn.Linear(width, width)",
+        "grid, output, numel| return torch.relu(self.grid(grid)) + self.output(output) * numel",
+        "torch.randn(rows, width), torch.randn(rows, width), torch.randn(rows, 1)", rows=640, width=96,
+    ),
+    "as many rows as torch asks about": written(
+        "self.conv = nn.Conv2d(width, width, 3, padding=1)",
+        "x| return F.silu(self.conv(x)).mean(dim=1)",
+        "torch.randn(batch, width, size, size)", batch=16, width=24, size=40,
+    ),
+    "twice the size, smoothly": written(
+        "pass", "x| return F.interpolate(x, scale_factor=2, mode='bicubic', align_corners=False)",
+        "torch.randn(batch, 4, size, size)", batch=8, size=40,
+    ),
+    "half the size, groups of channels, back": written(
+        "self.down = nn.Conv2d(n_channels, 2 * n_channels, 3, stride=2, padding=1);"
+        "self.norm = nn.GroupNorm(n_groups, 2 * n_channels);"
+        "self.up = nn.Conv2d(2 * n_channels, n_channels, 3, padding=1)",
+        "x| y = self.up(F.silu(self.norm(self.down(x)))); return x + F.interpolate(y, size=x.shape[-2:])",
+        "torch.randn(batch, n_channels, height, width)",
+        n_channels=64, n_groups=8, batch=8, height=64, width=64,
+    ),
 }  # fmt: skip
 """From what is hard about a task to its source: at full size all of it is of the task's text, so nothing may stay fixed."""
 
@@ -280,7 +336,7 @@ FIRST = (
     "as many groups as channels",
     "results side by side",
     "the highest of each row",
-    "a counter",
+    "a running maximum with its places",
 )
 
 
@@ -302,6 +358,22 @@ def test_geometry_parts_several_results_and_state_compile_to_right_candidates(
     assert_right(drafts, tmp_path)
     for _, source in drafts.values():
         assert_standalone(source)
+
+
+ON_A_GPU = """
+for name in json.load(open("names.json")):
+    task, candidate = load(f"{name}.task.py"), load(f"{name}.py")
+    candidate.ModelNew(*task.get_init_inputs())(*task.get_inputs())
+print(json.dumps([name for name, *_ in compiled]))
+"""
+
+
+def test_functions_beside_kernels_compile_for_a_gpu(tmp_path: Path) -> None:
+    names = ("a running maximum with its places", "how many were guessed", "between which bounds")
+    answers = compiled({n: request(HARDER[n]) for n in names})
+    drafts = {f"t{i}": (HARDER[n], answers[n]["drafts"][0]["source"]) for i, n in enumerate(names)}
+    launched = run_script(ON_A_GPU, tmp_path, files(drafts), interpret=False)
+    assert {"cummax_kernel", "argmax_kernel", "bucketize_searchsorted_add_kernel"} <= set(launched)
 
 
 # The parent's side ------------------------------------------------------------------------------------------------------

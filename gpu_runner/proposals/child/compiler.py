@@ -1,14 +1,15 @@
 """The compiler initialiser's entry, run in a sandboxed child: a task's source in, standalone candidates out."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from gpu_runner.proposals.child.compiler_capture import VARIANTS, Captured, Refused, capture
 from gpu_runner.proposals.child.compiler_emit import Policy, emit
-from gpu_runner.proposals.child.compiler_program import LibraryCall, read_program
+from gpu_runner.proposals.child.compiler_program import LibraryCall, Program, read_program
 
 _FAILURES = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError)
 """What tracing a model or lowering its graph raises when one of them cannot deal with it."""
+SAME: Final = "the same program as another variant"
 
 
 def compile_source(request: dict[str, Any]) -> dict[str, Any]:
@@ -23,9 +24,13 @@ def compile_source(request: dict[str, Any]) -> dict[str, Any]:
     """
     drafts: list[dict[str, str]] = []
     refused: dict[str, str] = {}
+    has_reductions = True
     for name in request["variants"]:
+        if not has_reductions:
+            refused[name] = SAME
+            continue
         try:
-            source = candidate(request, name)
+            program, source = candidate(request, name)
         except Refused as reason:
             refused[name] = str(reason)
             continue
@@ -34,14 +39,17 @@ def compile_source(request: dict[str, Any]) -> dict[str, Any]:
                 :300
             ]
             continue
+        # The variants differ in how they reduce, and in nothing else.
+        has_reductions = any(kernel.kind != "pointwise" for kernel in program.kernels.values())
         if any(draft["source"] == source for draft in drafts):
-            refused[name] = "the same program as another variant"
+            refused[name] = SAME
             continue
         drafts.append({"variant": name, "source": source, "move": VARIANTS[name].move})
     return {"drafts": drafts, "refused": refused}
 
 
-def candidate(request: Mapping[str, Any], variant: str) -> str:
+def candidate(request: Mapping[str, Any], variant: str) -> tuple[Program, str]:
+    """The compiler's program for a variant and the candidate's source."""
     captured = capture(request["source"], request["probe"], VARIANTS[variant])
     program = read_program(captured.program)
     policy = _policy(captured, request["track"], request["precision"])
@@ -53,7 +61,7 @@ def candidate(request: Mapping[str, Any], variant: str) -> str:
     )
     if not any(isinstance(step, LibraryCall) for step in program.steps):
         title = "The compiler's fusion as plain Triton."
-    return emit(request["source"], captured, program, policy, title)
+    return program, emit(request["source"], captured, program, policy, title)
 
 
 def _policy(captured: Captured, track: str, precision: str) -> Policy:

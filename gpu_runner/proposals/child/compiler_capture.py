@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 from unittest.mock import patch
 
@@ -20,9 +21,11 @@ from torch import nn
 from gpu_runner.core.probe import sizes, with_assignments
 from gpu_runner.proposals.child.compiler_functions import (
     convolution,
+    decompositions,
     fusing_bytes,
     symbolic_functions,
 )
+from gpu_runner.proposals.child.compiler_recurrent import symbolic_recurrence
 from gpu_runner.proposals.child.compiler_sizes import Expression, Sizes, told_apart
 
 
@@ -83,7 +86,8 @@ class Captured:
 
     `arguments` are in the order of the program's: the name of a size, `self.PATH` for parameters and buffers, or
     `input:N` for the N-th input. `symbols` maps inductor's names of sizes to ours. `floats` maps the stand-in values
-    of float attributes that depend on the size, as they stand in the program, to the attributes' paths.
+    of float attributes that depend on the size, as they stand in the program, to the attributes' paths. `output` is what
+    the model returns, with `_0`, `_1` and so on for the program's outputs.
     """
 
     program: str
@@ -96,7 +100,7 @@ class Captured:
     floats: dict[str, str] = field(default_factory=dict)
     matmul_tf32: bool = False
     convolution_tf32: bool = False
-    output_is_tuple: bool = False
+    output: str = "_0"
 
 
 def build(source: str, assignments: dict[str, int]) -> Built:
@@ -175,8 +179,10 @@ class _Capture:
         arguments = [*self.symint.values(), *fakes.values()]
         graph = self._trace(names, arguments)
         self._refuse_effects(graph)
+        program = self._program(graph, arguments)
+        self._refuse_fixed_sizes()
         return Captured(
-            program=self._program(graph, arguments),
+            program=program,
             arguments=names,
             symbols={str(symint.node.expr): name for name, symint in self.symint.items()},
             sizes=self.sizes,
@@ -190,7 +196,7 @@ class _Capture:
             floats=self.floats,
             matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
             convolution_tf32=torch.backends.cudnn.allow_tf32,
-            output_is_tuple=isinstance(self.output, tuple | list),
+            output=_returned(self.output, count()),
         )
 
     # Sizes ----------------------------------------------------------------------------------------------------------
@@ -205,7 +211,8 @@ class _Capture:
             source = ConstantSource(name)
             value = self.sizes.symbols[name][0]
             symbol = self.env.create_symbol(value, source, dynamic_dim=DimDynamic.DYNAMIC)
-            self.env.var_to_range[symbol] = ValueRanges(2, value)
+            # Torch may ask whether a size is at least its value; at the end of its range that would fix it.
+            self.env.var_to_range[symbol] = ValueRanges(2, value + 1)
             self.symint[name] = self.env.create_symintnode(symbol, hint=value, source=source)
         return self.symint[name]
 
@@ -299,7 +306,7 @@ class _Capture:
             self.output = torch.func.functional_call(self.full.model, state, tuple(inputs))
             return self.output
 
-        with torch.no_grad(), self.mode, symbolic_functions():
+        with torch.no_grad(), self.mode, symbolic_functions(), symbolic_recurrence():
             return make_fx(forward, tracing_mode="real", pre_dispatch=True)(*arguments)
 
     def _refuse_effects(self, graph: torch.fx.GraphModule) -> None:
@@ -311,6 +318,14 @@ class _Capture:
                 continue
             if torch.Tag.nondeterministic_seeded in target.tags and not _is_off(node):
                 raise Refused(f"draws random numbers ({target})")
+
+    def _refuse_fixed_sizes(self) -> None:
+        """A size that torch replaced by a number while it traced would stand in the program for every size."""
+        for name, symint in self.symint.items():
+            if self.env.replace(symint.node._expr).is_number:
+                raise Refused(
+                    f"the size {name} is fixed at {self.sizes.symbols[name][0]} in what is traced"
+                )
 
     def _program(self, graph: torch.fx.GraphModule, arguments: list[Any]) -> str:
         from torch._inductor.compile_fx import compile_fx
@@ -332,6 +347,24 @@ def _given(built: Built) -> dict[str, Any]:
     return state | {f"input:{place}": value for place, value in enumerate(built.inputs)}
 
 
+def _returned(value: Any, places: Iterator[int]) -> str:
+    """What a model returns as an expression over its leaves, numbered as the program returns them."""
+    match value:
+        case dict():
+            items = [f"{key!r}: {_returned(item, places)}" for key, item in value.items()]
+            return f"{{{', '.join(items)}}}"
+        case list():
+            return f"[{', '.join(_returned(item, places) for item in value)}]"
+        case tuple():
+            return f"({''.join(f'{_returned(item, places)}, ' for item in value)})"
+    place = next(places)
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if not isinstance(value, torch.Tensor):
+        raise Refused(f"the model returns a {type(value).__name__}")
+    return f"_{place}"
+
+
 def _is_size(value: Any) -> bool:
     if isinstance(value, tuple):
         return bool(value) and all(type(item) is int for item in value)
@@ -339,8 +372,11 @@ def _is_size(value: Any) -> bool:
 
 
 def _is_off(node: torch.fx.Node) -> bool:
-    """Dropout that does nothing, in evaluation mode or with probability 0."""
-    return "dropout" in str(node.target) and (node.args[1] == 0 or node.args[2] is False)
+    """Dropout or noise that does nothing, in evaluation mode or with probability 0."""
+    names = [argument.name for argument in node.target._schema.arguments]
+    given = dict(zip(names, node.args, strict=False)) | node.kwargs
+    share = next((given[name] for name in ("p", "dropout", "dropout_p") if name in given), None)
+    return share == 0 or False in (given.get("train"), given.get("training"))
 
 
 @contextmanager
@@ -384,6 +420,14 @@ def _at_full_size(sizes: Any, expression: Any) -> int:
     return ask(expression)
 
 
+def _is_longer_at_full_size(left: Any, right: Any) -> bool:
+    """Whether one stride is at least another; asked of symbols, torch may fail on quotients of them."""
+    from torch._inductor.virtualized import V
+
+    sizes = V.graph.sizevars
+    return bool(_at_full_size(sizes, left) >= _at_full_size(sizes, right))
+
+
 def _without_scaled_softmax(joint_graph: Any) -> None:
     """Forget the rewriting of `softmax(x * scale)` that guards against an infinite scale: it hides the softmax."""
     unwanted = (joint_graph.mul_softmax_pattern, joint_graph.div_softmax_pattern)
@@ -397,11 +441,12 @@ def _code_generation_only(variant: Variant) -> Iterator[list[str]]:
     """Inductor writes Triton for fake CPU tensors and stops before loading it; the programs gather in the list."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp(prefix="inductor"))
     import triton
-    from torch._inductor import config, lowering
+    from torch._inductor import config, decomposition, lowering
     from torch._inductor.choices import InductorChoices
     from torch._inductor.codegen.triton import TritonKernel
     from torch._inductor.fx_passes import fuse_attention, joint_graph
     from torch._inductor.graph import GraphLowering
+    from torch._inductor.ir import Layout, Sort
     from torch._inductor.virtualized import V
 
     triton.runtime.driver.set_active(_NoDevice())
@@ -440,6 +485,8 @@ def _code_generation_only(variant: Variant) -> Iterator[list[str]]:
         choices = "should_use_persistent_reduction"
         stack.enter_context(patch.object(InductorChoices, choices, staticmethod(persistent)))
         stack.enter_context(patch.object(lowering, "use_two_step_variance", lambda *a, **k: False))
+        longer = staticmethod(_is_longer_at_full_size)
+        stack.enter_context(patch.object(Layout, "_stride_expr_ge_or_false", longer))
         _without_scaled_softmax(joint_graph)
         # Attention written out stays written out: the compiler's own call for it belongs to a library.
         stack.enter_context(patch.object(fuse_attention, "_sfdp_init", lambda *a, **k: None))
@@ -447,6 +494,9 @@ def _code_generation_only(variant: Variant) -> Iterator[list[str]]:
         for cat in (torch.ops.aten.cat, torch.ops.aten.cat.default):
             own[cat] = fusing_bytes(lowering.lowerings[cat])
         stack.enter_context(patch.dict(lowering.lowerings, own))
+        stack.enter_context(patch.dict(decomposition.decompositions, decompositions()))
+        # A sort stays a library's call: the compiler's own needs its runtime.
+        stack.enter_context(patch.object(Sort, "create", lambda *_, **__: (None, None)))
         limits = "needs_fallback_due_to_atomic_add_limitations"
         stack.enter_context(patch.object(lowering, limits, lambda dtype: dtype is torch.bool))
         yield programs

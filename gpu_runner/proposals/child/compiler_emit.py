@@ -93,8 +93,10 @@ class _Module:
     # Arguments ------------------------------------------------------------------------------------------------------
 
     def _bind_arguments(self) -> None:
-        inputs = [self.names.new(name) for name in self.shell.arguments]
-        self.inputs = inputs
+        self.inputs = self.shell.arguments
+        for names in (self.names, self.module_names):
+            names.taken |= set(self.inputs)
+        self.grid = self.names.new("grid")
         sizes = {name: self.names.new(name) for name in self.captured.sizes.symbols}
         self.size_names = sizes
         for name, values in self.captured.sizes.symbols.items():
@@ -604,18 +606,20 @@ class _Module:
             for axis in kernel.axes
         )
         comma = "," if len(kernel.axes) == 1 else ""
-        self.lines.append(f"grid = lambda META: ({grid}{comma})")
-        self.lines.append(f"{kernel.name}[grid]{call}")
+        self.lines.append(f"{self.grid} = lambda META: ({grid}{comma})")
+        self.lines.append(f"{kernel.name}[{self.grid}]{call}")
 
     # The module -----------------------------------------------------------------------------------------------------
 
     def _outputs(self) -> str:
-        tensors = [self._tensor(output).name for output in self.program.outputs]
-        if self.captured.output_is_tuple:
-            return _tuple(tensors)
-        if len(tensors) != 1:
-            raise Refused("the model returns several tensors in a structure")
-        return tensors[0]
+        wanted = expression(self.captured.output)
+        places = {name.id for name in ast.walk(wanted) if isinstance(name, ast.Name)}
+        tensors = {
+            placeholder(place): expression(self._tensor(output).name)
+            for place, output in enumerate(self.program.outputs)
+            if placeholder(place) in places
+        }
+        return unparse(Replace(tensors).visit(wanted))
 
     def _module(self, output: str) -> str:
         body = [*self._size_lines(), *self.lines, f"return {output}"]
@@ -785,8 +789,8 @@ def _quotient(text: str, divisor: str) -> str | None:
     """`text` divided by one of its factors, or 0."""
     if text in ("0", divisor):
         return "0" if text == "0" else "1"
-    factor, _, rest = text.partition(" * ")
-    return factor if factor.isdigit() and rest == divisor else None
+    factor = text.removesuffix(f" * {divisor}")
+    return factor if factor.isidentifier() or factor.isdigit() else None
 
 
 def _shifted(length: str, shrink: int, stride: int) -> str:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 _avg_pool2d = F.avg_pool2d
 _avg_pool3d = F.avg_pool3d
 _interpolate = F.interpolate
+_embedding_bag = F.embedding_bag
 
 
 @contextmanager
@@ -154,7 +155,15 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> torch.Tensor:
-    """The nearest neighbour at a given size by arithmetic of integers instead of a factor that depends on the size."""
+    """The nearest neighbour at a given size by arithmetic of integers instead of a factor that depends on the size.
+
+    A whole factor is said as a size, of which it is the quotient.
+    """
+    factors = scale_factor if isinstance(scale_factor, tuple | list) else [scale_factor]
+    if size is None and all(factor == int(factor) for factor in factors):
+        lengths = input.shape[2:]
+        size = [n * int(factors[i % len(factors)]) for i, n in enumerate(lengths)]
+        scale_factor = None
     if mode != "nearest" or size is None:
         return _interpolate(
             input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias
@@ -185,7 +194,94 @@ def take_along_dim(
     return input.expand(shapes[0]).gather(dim, indices.expand(shapes[1]))
 
 
-_OF_F = (group_norm, scaled_dot_product_attention, avg_pool2d, avg_pool3d, max_pool1d, interpolate)
+def bilinear(
+    input1: torch.Tensor,
+    input2: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """A product with the first input for every output at once, then a sum over the second."""
+    outputs, first, second = weight.shape
+    columns = weight.permute(1, 0, 2).reshape(first, outputs * second)
+    rows = (input1 @ columns).unflatten(-1, (outputs, second))
+    result = (rows * input2.unsqueeze(-2)).sum(dim=-1)
+    return result if bias is None else result + bias
+
+
+def embedding_bag(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    offsets: torch.Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> torch.Tensor:
+    """Bags of one length: a lookup, then a reduction over each bag."""
+    if input.dim() != 2 or max_norm is not None or padding_idx is not None:
+        return _embedding_bag(
+            input,
+            weight,
+            offsets,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            per_sample_weights,
+            include_last_offset,
+            padding_idx,
+        )
+    rows = F.embedding(input, weight)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    return {"sum": rows.sum, "mean": rows.mean, "max": rows.amax}[mode](dim=1)
+
+
+_OF_F = (
+    group_norm,
+    scaled_dot_product_attention,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    interpolate,
+    bilinear,
+    embedding_bag,
+)
+
+
+def of_rank(x: torch.Tensor, rank: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """The value of a rank from 0 along an axis, and its place; NaN where there is one, as sorting puts it last."""
+    values, places = torch.sort(x, dim=dim)
+    kept = [part.narrow(dim, rank, 1) for part in (values, places)]
+    if x.is_floating_point():
+        last = [part.narrow(dim, x.size(dim) - 1, 1) for part in (values, places)]
+        kept = [torch.where(last[0].isnan(), b, a) for a, b in zip(kept, last, strict=True)]
+    return tuple(kept) if keepdim else tuple(part.squeeze(dim) for part in kept)
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Operations that the compiler leaves to a library, by ones that it knows or whose library call may stay."""
+    aten = torch.ops.aten
+
+    def median(x: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
+        return of_rank(x, (x.size(dim) - 1) // 2, dim, keepdim)
+
+    def median_of_all(x: torch.Tensor) -> torch.Tensor:
+        return of_rank(x.flatten(), (x.numel() - 1) // 2)[0]
+
+    def kthvalue(x: torch.Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+        return of_rank(x, k - 1, dim, keepdim)
+
+    return {
+        aten.median.dim: median,
+        aten.median.default: median_of_all,
+        aten.kthvalue.default: kthvalue,
+    }
 
 
 def convolution(

@@ -7,6 +7,7 @@ has already dropped, dead code removed, values that are used once written where 
 
 import ast
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from gpu_runner.proposals.child.compiler_helpers import HELPERS, NATIVE
 from gpu_runner.proposals.child.compiler_layout import break_addresses, function_text
 from gpu_runner.proposals.child.compiler_names import KernelNames
 from gpu_runner.proposals.child.compiler_program import Kernel
+from gpu_runner.proposals.child.compiler_scans import combining_function, plain_scan
 from gpu_runner.proposals.child.compiler_statements import (
     is_none,
     is_true,
@@ -231,10 +233,17 @@ class KernelRewriter:
             if not target.id.startswith("_tmp") and self._is_zero_outside(node.value):
                 self.zero_outside.add(target.id)
         elif isinstance(target, ast.Tuple):
-            for element in target.elts:
-                assert isinstance(element, ast.Name)
-                self.types[element.id] = "float32"
+            self._element_types(target, node.value)
         return node
+
+    def _element_types(self, target: ast.Tuple, value: ast.expr) -> None:
+        """Functions with several results return the types of their first arguments, or of those of a pair."""
+        given = value.args if isinstance(value, ast.Call) else []
+        if given and isinstance(given[0], ast.Tuple):
+            given = given[0].elts
+        for element, argument in zip(target.elts, given, strict=False):
+            assert isinstance(element, ast.Name)
+            self.types[element.id] = self._type(argument)
 
     def _bounds(self, name: str, value: ast.expr) -> None:
         """Remember which indices cannot be negative and which are below a size."""
@@ -420,14 +429,21 @@ class KernelRewriter:
                 return masked and "other" in given and is_number(given["other"], 0)
         return False
 
-    def _scan(self, node: ast.Call) -> ast.expr:
+    def _scan(self, node: ast.Call) -> ast.expr | None:
         values, axis, function = node.args
+        named = (h for h in self.kernel.helpers if h.name == ast.unparse(function))
+        combine = next(named, None)
+        if combine is None:
+            return None
         assert isinstance(values, ast.Tuple)
-        helper = next((h for h in self.kernel.helpers if h.name == ast.unparse(function)), None)
-        plain = _plain_scan(helper) if helper else None
-        if len(values.elts) != 1 or plain is None:
-            raise Refused("a scan with an operation of its own")
-        return ast.Call(expression(plain), [values.elts[0], axis], [])
+        plain = plain_scan(combine) if len(values.elts) == 1 else None
+        if plain is not None:
+            return ast.Call(expression(plain), [values.elts[0], axis], [])
+        dtypes = [self._type(value) for value in values.elts]
+        name = f"combine_{_scan_word(self.kernel.operations)}"
+        self.helpers[name] = combining_function(copy.deepcopy(combine), name, dtypes, self._rule)
+        scanned = values.elts[0] if len(values.elts) == 1 else values
+        return ast.Call(node.func, [scanned, axis, ast.Name(name, ast.Load())], [])
 
     def _helper(self, node: ast.Call, name: str) -> ast.expr:
         if name in ("maximum", "minimum"):
@@ -446,14 +462,23 @@ class KernelRewriter:
         if name in ("div_floor_integer", "remainder_integer"):
             operator = ast.FloorDiv() if name == "div_floor_integer" else ast.Mod()
             return ast.BinOp(node.args[0], operator, node.args[1])
+        if name == "bucketize_binary_search" and not is_none(node.args[8]):
+            raise Refused("a kernel searches bounds that another tensor sorts")
+        if name in ("max_with_index", "min_with_index"):
+            combine = self._defined(f"{name[:3]}imum_with_index")
+            pair = ast.Tuple(node.args[:2], ast.Load())
+            return ast.Call(expression("tl.reduce"), [pair, node.args[2], combine], [])
+        return ast.Call(self._defined(name), node.args[: HELPERS[name].arguments], [])
+
+    def _defined(self, name: str) -> ast.expr:
+        """The function of the emitted module that stands for one of the compiler's helpers."""
         if name not in HELPERS:
             raise Refused(f"a kernel needs the compiler's helper {name}")
         helper = HELPERS[name]
         for needed in helper.needs:
             self.helpers[needed] = HELPERS[needed].text
         self.helpers[helper.name] = helper.text
-        arguments = node.args[: helper.arguments]
-        return ast.Call(ast.Name(helper.name, ast.Load()), arguments, [])
+        return ast.Name(helper.name, ast.Load())
 
     def _math(self, node: ast.Call, name: str) -> ast.expr:
         if name in NATIVE:
@@ -608,14 +633,10 @@ def _sum_terms(node: ast.expr) -> list[str]:
     return [ast.unparse(node)]
 
 
-def _plain_scan(combine: ast.FunctionDef) -> str | None:
-    """The built-in scan for a function that returns the sum or the product of its two arguments."""
-    match combine.body:
-        case [ast.Assign(value=ast.BinOp(op=ast.Add())), ast.Return()]:
-            return "tl.cumsum"
-        case [ast.Assign(value=ast.BinOp(op=ast.Mult())), ast.Return()]:
-            return "tl.cumprod"
-    return None
+def _scan_word(operations: Sequence[str]) -> str:
+    """The operation of a kernel that scans, as a part of a name."""
+    scans = [name for name in operations if "cum" in name or "scan" in name]
+    return re.sub(r"_\d+$", "", scans[-1]) if scans else "parts"
 
 
 def _without_sign_bits(node: ast.expr) -> ast.expr | None:

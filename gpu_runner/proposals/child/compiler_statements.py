@@ -9,6 +9,8 @@ REDUCTIONS = {
     "tl.min": "smallest",
     "tl.cumsum": "running_sum",
     "tl.cumprod": "running_product",
+    "tl.associative_scan": "running",
+    "tl.reduce": "extreme",
 }
 """What to call the result of a reduction or scan."""
 

@@ -219,6 +219,9 @@ def _item(pad: str, text: str) -> list[str]:
     if isinstance(node, ast.BinOp):
         lines = _terms(node)
         return [pad + lines[0], *(pad + line for line in lines[1:-1]), f"{pad}{lines[-1]},"]
+    if isinstance(node, ast.Call):
+        *lines, last = _broken_call(pad, "", node)
+        return [*lines, f"{last},"]
     return [f"{pad}{text},"]
 
 
