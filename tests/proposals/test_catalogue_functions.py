@@ -52,6 +52,34 @@ def test_products_agree_with_torch_at_ragged_sizes(tmp_path: Path) -> None:
     assert max(errors.values()) < 1e-5, errors
 
 
+def test_programs_that_stay_walk_over_every_tile_of_a_large_product(tmp_path: Path) -> None:
+    """More tiles than programs, and none of the sizes a multiple of a tile's."""
+    large = (4096, 8192, 1024)
+    sources = module(
+        made("mm", dtype="float16", sizes=large), made("addmm", dtype="bfloat16", sizes=large)
+    )
+    assert "tl.num_programs(0)" in sources["candidate.py"]
+    errors = run_script(
+        """
+        import types
+        candidate = load("candidate.py")
+        torch.cuda.get_device_properties = lambda device: types.SimpleNamespace(multi_processor_count=3)
+        a, b = torch.randn(300, 70).half(), torch.randn(600, 70).half().t()
+        bias = torch.randn(600).bfloat16()
+        aligned = torch.randn(300, 128).half(), torch.randn(600, 128).half().t()
+        full = torch.addmm(bias.float(), a.bfloat16().float(), b.bfloat16().float()).bfloat16()
+        print(json.dumps({
+            "mm": error(candidate.mm(a, b).float(), (a.float() @ b.float()).half().float()),
+            "even": error(candidate.mm(*aligned).float(), (aligned[0].float() @ aligned[1].float()).half().float()),
+            "addmm": error(candidate.addmm(bias, a.bfloat16(), b.bfloat16()).float(), full.float()) / 10,
+        }))
+        """,
+        tmp_path,
+        sources,
+    )
+    assert max(errors.values()) < 2e-2, errors
+
+
 def test_convolutions_agree_with_torch(tmp_path: Path) -> None:
     sources = module(
         made("convolution", name="dense"),

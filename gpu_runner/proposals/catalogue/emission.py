@@ -34,6 +34,7 @@ from gpu_runner.proposals.catalogue.tiles import (
     convolution_launch,
     gated_launch,
     gemm_launch,
+    gemm_template,
 )
 
 _TAKEN = frozenset(
@@ -286,7 +287,7 @@ class _Module:
         )
         self._add_function(
             render(
-                step.template,
+                "batched_gemm" if batched else gemm_template(launch, step.a.dtype or "float32"),
                 name=name,
                 operands=list(kernel.operands.values()),
                 statements=statements,

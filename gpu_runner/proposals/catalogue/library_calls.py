@@ -4,7 +4,11 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from gpu_runner.proposals.catalogue.render import IMPORTS, Operand, Reach, render
-from gpu_runner.proposals.catalogue.tiles import convolution_launch, gemm_launch
+from gpu_runner.proposals.catalogue.tiles import (
+    convolution_launch,
+    gemm_launch,
+    gemm_template,
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ def _product(
     beta: float,
     order: _Order,
 ) -> str:
-    template = "batched_gemm" if op in ("bmm", "baddbmm") else "gemm"
+    is_batched = op in ("bmm", "baddbmm")
+    template = "batched_gemm" if is_batched else gemm_template(launch, order["dtype"])
     if op in ("mm", "bmm"):
         return render(template, name=name, precision=precision, launch=launch, **order)
     return render(

@@ -51,21 +51,18 @@ class Access:
 
 _MASKED_COLUMNS = "tl.load(@, mask={}, other=0.0).to(tl.float32)[None, :]"
 
+_MATRIX = Access(
+    axes="mn",
+    shape="M, N",
+    full="row * stride_$_m + col * stride_$_n",
+    channel="cols",
+    channel_load=_MASKED_COLUMNS.format("cols < N"),
+)
+
 ACCESS: dict[str, Access] = {
-    "gemm": Access(
-        axes="mn",
-        shape="M, N",
-        full="row * stride_$_m + col * stride_$_n",
-        channel="cols",
-        channel_load=_MASKED_COLUMNS.format("cols < N"),
-    ),
-    "gated_gemm": Access(
-        axes="mn",
-        shape="M, N",
-        full="row * stride_$_m + col * stride_$_n",
-        channel="cols",
-        channel_load=_MASKED_COLUMNS.format("cols < N"),
-    ),
+    "gemm": _MATRIX,
+    "persistent_gemm": _MATRIX,
+    "gated_gemm": _MATRIX,
     "batched_gemm": Access(
         axes="bmn",
         shape="B, M, N",

@@ -34,6 +34,11 @@ def gemm_launch(m: int, n: int, k: int, dtype: str, precision: str) -> dict[str,
     }
 
 
+def gemm_template(launch: dict[str, int], dtype: str) -> str:
+    """The template of a product that is launched so: programs that stay walk over many wide tiles of 16-bit numbers."""
+    return "persistent_gemm" if launch["BLOCK_N"] >= 256 and _WIDTH.get(dtype) == 2 else "gemm"
+
+
 def gated_launch(m: int, n: int, k: int, dtype: str, precision: str) -> dict[str, int]:
     """Launch parameters of the gated_gemm template: two tiles of sums share a program's registers."""
     launch = gemm_launch(m, n, k, dtype, precision)

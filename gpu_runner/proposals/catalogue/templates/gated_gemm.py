@@ -42,15 +42,17 @@ def gated_gemm_kernel(
     cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
     row, col = rows.to(tl.int64)[:, None], cols.to(tl.int64)[None, :]
     depth = tl.arange(0, BLOCK_K)
-    a_ptrs = a_ptr + row * stride_am + depth[None, :] * stride_ak
-    left_ptrs = b_left_ptr + depth[:, None] * stride_lk + col * stride_ln
-    right_ptrs = b_right_ptr + depth[:, None] * stride_rk + col * stride_rn
+    # What lies beyond the end is read from the start instead and never stored: a load needs a mask along K alone.
+    a_rows, b_cols = tl.where(row < M, row, 0), tl.where(col < N, col, 0)
+    a_ptrs = a_ptr + a_rows * stride_am + depth[None, :] * stride_ak
+    left_ptrs = b_left_ptr + depth[:, None] * stride_lk + b_cols * stride_ln
+    right_ptrs = b_right_ptr + depth[:, None] * stride_rk + b_cols * stride_rn
 
     left = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     right = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, K, BLOCK_K):
-        a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (depth[None, :] < K - k), other=0.0)
-        b_mask = (depth[:, None] < K - k) & (cols[None, :] < N)
+        a = tl.load(a_ptrs, mask=depth[None, :] < K - k, other=0.0)
+        b_mask = depth[:, None] < K - k
         b_left = tl.load(left_ptrs, mask=b_mask, other=0.0)
         left = tl.dot(a, b_left, left, input_precision="ieee")
         b_right = tl.load(right_ptrs, mask=b_mask, other=0.0)

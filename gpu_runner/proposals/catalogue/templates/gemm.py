@@ -39,13 +39,15 @@ def gemm_kernel(
     cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
     row, col = rows.to(tl.int64)[:, None], cols.to(tl.int64)[None, :]
     depth = tl.arange(0, BLOCK_K)
-    a_ptrs = a_ptr + row * stride_am + depth[None, :] * stride_ak
-    b_ptrs = b_ptr + depth[:, None] * stride_bk + col * stride_bn
+    # What lies beyond the end is read from the start instead and never stored: a load needs a mask along K alone.
+    a_rows, b_cols = tl.where(row < M, row, 0), tl.where(col < N, col, 0)
+    a_ptrs = a_ptr + a_rows * stride_am + depth[None, :] * stride_ak
+    b_ptrs = b_ptr + depth[:, None] * stride_bk + b_cols * stride_bn
 
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, K, BLOCK_K):
-        a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (depth[None, :] < K - k), other=0.0)
-        b = tl.load(b_ptrs, mask=(depth[:, None] < K - k) & (cols[None, :] < N), other=0.0)
+        a = tl.load(a_ptrs, mask=depth[None, :] < K - k, other=0.0)
+        b = tl.load(b_ptrs, mask=depth[:, None] < K - k, other=0.0)
         acc = tl.dot(a, b, acc, input_precision="ieee")
         a_ptrs += BLOCK_K * stride_ak
         b_ptrs += BLOCK_K * stride_bk
