@@ -137,6 +137,10 @@ def evolve(
     target: Target = "h200",
     baseline: Baseline = None,
     model: ModelOption = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(help="Another profile that writes beside --model; may be repeated."),
+    ] = None,
     batch: Annotated[
         int, typer.Option(min=0, max=64, help="Requests per island to write to files, not send.")
     ] = 0,
@@ -157,6 +161,9 @@ def evolve(
     from gpu_runner.journal import Journal, JournalError
     from gpu_runner.proposals.models import ProfileError, load_models
 
+    wants_model = {"best-of-10": direct, "batch": batch, "also": also}
+    if model is None and any(wants_model.values()):
+        usage(f"--{next(name for name, given in wants_model.items() if given)} needs a --model")
     try:
         spec = RunSpec(
             task=task_from(
@@ -174,6 +181,7 @@ def evolve(
             ),
             device=device,
             model=model,
+            more_models=tuple(also or ()),
             method=method,
             use_initialisers=initialisers,
             use_diagnosis=diagnosis,
@@ -181,10 +189,8 @@ def evolve(
         )
         spec = best_of_10(spec) if direct else spec
         models = load_models()
-        if model is not None:
-            _ = models.poster(model, batch) if batch else models.writer(model)
-        elif direct or batch:
-            usage(f"--{'best-of-10' if direct else 'batch'} needs a --model")
+        for name in spec.models:
+            _ = models.poster(name, batch) if batch else models.writer(name)
         entries = starting_entries(library or FOLDER)
     except ValidationError as error:
         usage(told(error))

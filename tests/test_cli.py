@@ -135,6 +135,7 @@ def test_an_unknown_model_profile_is_wrong_usage(tmp_path: Path, task: Path) -> 
         ("--method sample", "'--method'"),
         ("--best-of-10", "--best-of-10 needs a --model"),
         ("--batch 3", "--batch needs a --model"),
+        ("--also other", "--also needs a --model"),
         ("--batch 3 --model absent", "unknown model 'absent'"),
         ("--library absent", "there is no folder of entries in absent"),
     ],
