@@ -343,13 +343,9 @@ class _Run:
 
     def _judge_on_gpu(self, arena: Arena) -> None:
         """One process: found correct, timed as it then stands, and last of all asked what its kernels matter."""
-        link, share = self.task.new_player("cuda"), self.task.share
-        contestant = Contestant(link, arena, Stage.CORRECTNESS, give_way=share)
+        contestant = self._contestant_on_gpu(arena)
         try:
-            with self._stage(Stage.LOAD):
-                share()
-                trials.load(contestant, self.source)
-                trials.construct(contestant)
+            self._load_on_gpu(contestant)
             with self._stage(Stage.CORRECTNESS):
                 arena.reset()
                 trials.trials(contestant)
@@ -362,8 +358,7 @@ class _Run:
                 trials.genuine_so_far(contestant, self.task.spec.track)
             with self._stage(Stage.TIMING):
                 measured = measuring.measure(self.task, contestant, self.notes, self.seconds)
-            with self._stage(Stage.GENUINENESS):
-                trials.own_kernels_matter(contestant)
+            self._still_genuine(contestant)
         except Stop as stop:
             found = self._closing_accusations(contestant)
             if found and stop.verdict is not Verdict.CHEATING:
@@ -374,6 +369,34 @@ class _Run:
             arena.memory.release_unused()
         self.profile["timing_s"] = self.seconds
         self.timing, self.baselines, self.speedup = measured
+
+    def _contestant_on_gpu(self, arena: Arena) -> Contestant:
+        link = self.task.new_player("cuda")
+        return Contestant(link, arena, Stage.CORRECTNESS, give_way=self.task.share)
+
+    def _load_on_gpu(self, contestant: Contestant) -> None:
+        with self._stage(Stage.LOAD):
+            self.task.share()
+            trials.load(contestant, self.source)
+            trials.construct(contestant)
+
+    def _still_genuine(self, timed: Contestant) -> None:
+        """What was timed still is what was watched, and its kernels matter."""
+        if not timed.arena.buffer_names:
+            with self._stage(Stage.GENUINENESS):
+                trials.trial(timed, timed.arena.mixer.next())
+                trials.genuine(timed, self.task.spec.track)
+            return
+        # Its state has gone through the timed calls and the reference's has not: another process is asked.
+        contestant = self._contestant_on_gpu(timed.arena)
+        try:
+            self._load_on_gpu(contestant)
+            with self._stage(Stage.GENUINENESS):
+                timed.arena.reset()
+                trials.trial(contestant, timed.arena.mixer.next())
+                trials.genuine(contestant, self.task.spec.track)
+        finally:
+            contestant.close()
 
     def _probe_beside_gpu(self, arena: Arena) -> Contestant | None:
         """Memory safety on the interpreter, whose player stays; None where it cannot judge and the GPU has to.
