@@ -134,6 +134,16 @@ def test_nothing_of_our_environment_is_inherited(
     assert answer["stdin"] == ""
 
 
+def test_children_that_give_way_do_so_to_other_sessions_too(nursery: Nursery) -> None:
+    with (
+        contextlib.closing(Nursery("plain", nursery.sandbox, niceness=7)) as nice,
+        fork(nice, "niceness") as child,
+    ):
+        answer, _ = child.channel.receive(10)
+    assert answer["own"] == os.getpriority(os.PRIO_PROCESS, 0) + 7
+    assert answer["of its session"] in (None, answer["own"])
+
+
 def test_waiting_does_not_end_a_child(nursery: Nursery) -> None:
     with fork(nursery, "hang_ignoring_signals") as child:
         child.channel.receive(10)
