@@ -23,6 +23,9 @@ MAX_ENTRY_CODE: Final = 6_000
 
 _FOLDER = Path(__file__).parent / "prompts" / VERSION
 
+_OR_THREE = "'tf32x3' (three TF32 products) counts as exact enough too, and runs on tensor cores"
+"""See `docs/decisions/0010`."""
+
 _TRACKS = {
     Track.OWN_KERNELS: "The track is own_kernels: every floating-point computation from inputs to output happens in your"
     " Triton kernels. torch may allocate, reshape, view, copy and fold parameters; it must not compute.",
@@ -30,7 +33,8 @@ _TRACKS = {
     " beside your Triton kernels; at least one Triton kernel of yours must do work that matters.",
 }
 _PRECISIONS = {
-    Precision.IEEE: "Precision: float32 products are IEEE float32. Give every tl.dot of float32 input_precision='ieee'.",
+    Precision.IEEE: "Precision: float32 products are IEEE float32. Give every tl.dot of float32 input_precision='ieee';"
+    f" in its place {_OR_THREE}.",
     Precision.TF32: "Precision: float32 matrix products and convolutions may use TF32 (input_precision='tf32').",
 }
 
@@ -157,7 +161,7 @@ def _precision(order: Order) -> str:
     convolution = "tf32" if graph.get("tf32_convolution", True) else "ieee"
     return (
         f"Precision of float32 tl.dot: input_precision='{matmul}' for matrix products,"
-        f" '{convolution}' for convolutions, as the reference's flags say. Less is rejected."
+        f" '{convolution}' for convolutions, as the reference's flags say. Less is rejected. In place of 'ieee', {_OR_THREE}."
     )
 
 
