@@ -364,6 +364,9 @@ class Ran(Message):
     )
     launches: tuple[Launch, ...] = Field(default=(), max_length=2_000)
     launch_count: Count = 0
+    computes: dict[Name, tuple[Name, ...]] = Field(
+        default={}, max_length=500, description="what interpreted kernels did to blocks, by name"
+    )
     memory: tuple[dict[str, Any], ...] = Field(
         default=(), max_length=200, description="interpreter findings"
     )

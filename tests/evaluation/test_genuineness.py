@@ -419,8 +419,13 @@ def test_an_object_among_the_printing_options_does_not_work_while_torch_writes()
 def test_a_kernel_that_is_emptied_where_it_is_compiled_is_found(
     interpreted: list[str], compiled: list[str], missing: dict[str, set[str]]
 ) -> None:
-    raw = {"kernel": "k", "constexprs": {"BLOCK": 64}, "config": None, "computes": interpreted}
+    run = ran(computes={"k": tuple(interpreted), "not compiled": ("dot",)})
     kernel = CompiledKernel(kernel="k", line=3, target="h200", computes=compiled)
-    kernel.constexprs = {"BLOCK": 64}
 
-    assert gates.emptied(Modelled(launches=(raw,)), [kernel]) == missing
+    assert gates.emptied([run, run], [kernel]) == missing
+
+
+def test_a_kernel_of_the_full_size_alone_was_seen_by_nobody() -> None:
+    call = Modelled(launches=({"kernel": "small"}, {"kernel": "large"}, {"kernel": "large"}))
+
+    assert gates.unseen_kernels(call, {"small"}) == ["large"]

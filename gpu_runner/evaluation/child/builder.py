@@ -542,7 +542,8 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
     def binary_op(self, lhs: Any, rhs: Any, op: Any) -> Any:
         kind = lhs.dtype.scalar
         narrow = is_bfloat16(lhs) or is_bfloat16(rhs)
-        out = op(widened(lhs), widened(rhs)) if narrow else op(lhs.data, rhs.data)
+        left, right = (widened(lhs), widened(rhs)) if narrow else (lhs.data, rhs.data)
+        out = op(left, right)
         if out.dtype == bool:
             self.counts.flops += (
                 out.size * self.weight if narrow or lhs.data.dtype.kind == "f" else 0
@@ -554,6 +555,7 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             self.counts.special += out.size * self.weight
         elif not (lhs.attr.get("dot") or rhs.attr.get("dot")):  # else the dot accumulates
             self.counts.flops += out.size * self.weight
+            self._note_arithmetic(out, left, right)
         if narrow:
             out = float32_to_bfloat16(out)
         elif not base._validate_np_data_size(out, kind):
@@ -568,7 +570,9 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
             self.counts.flops += arg.data.size * self.weight
         if is_bfloat16(arg):
             return Handle(float32_to_bfloat16(op(widened(arg))), arg.dtype.scalar)
-        return Handle(op(arg.data), arg.dtype.scalar)
+        out = op(arg.data)
+        self._note_arithmetic(out, arg.data)
+        return Handle(out, arg.dtype.scalar)
 
     def ternary_op(self, lhs: Any, rhs: Any, other: Any, op: Any) -> Any:
         if op is np.where or not is_bfloat16(other):
@@ -585,6 +589,13 @@ class Builder(base.InterpreterBuilder):  # type: ignore[misc]
         """Of blocks; what is done to one number may be known to the compiler."""
         if operand.data.size > 1:
             self.launch.computes.add(kind)
+
+    def _note_arithmetic(self, out: np.ndarray, *operands: np.ndarray) -> None:
+        """Of blocks, and where it makes a difference: times one the compiler leaves out."""
+        if out.size == 1 or "float" in self.launch.computes:
+            return
+        if not any(np.array_equal(out, operand, equal_nan=True) for operand in operands):
+            self.launch.computes.add("float")
 
     def create_erf(self, arg: Any) -> Any:
         self._note_kind("math", arg)

@@ -44,7 +44,8 @@ class CompiledKernel:
     """One kernel compiled with one configuration and signature.
 
     `dots` lists the matrix products of its TTIR as {"dtype": of the operands, "precision": "tf32", "ieee", ...} (the
-    precision matters for float32 only), `computes` which of "math" (exp, log and the like), "reduce" and "dot" it has.
+    precision matters for float32 only), `computes` which of "float", "math" (exp, log and the like), "reduce" and "dot" it
+    has.
     `uses_tensor_cores` is read from the machine code. `is_chosen` marks the configuration that a launch without a
     benchmark takes: the first that fits the target.
     """
@@ -361,7 +362,10 @@ _OPERAND = re.compile(r":\s*tensor<(?:\d+x)+(?P<dtype>\w+)")
 
 
 _KINDS = {
-    "math": re.compile(r"\bmath\.|tt\.(extern_elementwise|elementwise_inline_asm|precise_sqrt)"),
+    "float": re.compile(
+        r"\barith\.(add|sub|mul|div|rem|neg|max\w*|min\w*)f\b|\bmath\.|\btt\.(clampf|precise_|extern_elementwise)"
+    ),
+    "math": re.compile(r"\bmath\.|\btt\.(extern_elementwise|elementwise_inline_asm|precise_sqrt)"),
     "reduce": re.compile(r"\btt\.reduce\b"),
     "dot": re.compile(r"\btt\.dot(_scaled)?\b"),
 }

@@ -51,6 +51,9 @@ def evaluate(task: OpenTask, source: str) -> Evaluation:
     return _Run(task, source).run()
 
 
+WEAK = ({"float"}, {"math"})
+
+
 class _Run:
     """One evaluation: its stages, what was found, and the verdict in the end."""
 
@@ -67,6 +70,7 @@ class _Run:
         self.verified_at: VerifiedAt | None = None
         self.compilation: gates.Compilation | None = None
         self._full_size_call: Modelled | None = None
+        self._doubtful: list[str] = []
 
     def run(self) -> Evaluation:
         try:
@@ -168,7 +172,8 @@ class _Run:
             trials.genuine(contestant, self.task.spec.track)
             self._genuine_at_full_size(contestant, modelled)
             self._enough_work(modelled)
-            self._same_at_full_size(modelled)
+            self._same_at_full_size(contestant, modelled)
+            self._computes_alike()
 
     def _genuine_at_full_size(self, contestant: Contestant, modelled: Modelled | None) -> None:
         if modelled is None:
@@ -181,19 +186,15 @@ class _Run:
             only = gates.interpreted_only(modelled, kernels)
             found = genuineness.other_kernels(only, [k.kernel for k in kernels])
         if found is None:
-            found = self._emptied(modelled, kernels)
+            found = self._emptied(contestant, kernels)
         if found is not None:
             raise Stop(Verdict.CHEATING, found)
 
-    def _emptied(self, modelled: Modelled, kernels: list[CompiledKernel]) -> Finding | None:
-        missing = gates.emptied(modelled, kernels)
-        weak = [name for name, kinds in missing.items() if kinds == {"math"}]
-        if weak and len(weak) == len(
-            missing
-        ):  # the compiler knows what becomes of a constant, and what nobody uses
-            reason = f"compiled, {weak[0]} has none of the exponentials and the like that are interpreted"
-            raise Stop(None, failures.unevaluable(Stage.GENUINENESS, reason))
-        return genuineness.emptied({n: kinds for n, kinds in missing.items() if n not in weak})
+    def _emptied(self, contestant: Contestant, kernels: list[CompiledKernel]) -> Finding | None:
+        missing = gates.emptied(contestant.runs, kernels)
+        # The compiler knows what becomes of a constant, and what nobody uses: one kind alone is a reason to look.
+        self._doubtful = [name for name, kinds in missing.items() if kinds in WEAK]
+        return genuineness.emptied({n: k for n, k in missing.items() if n not in self._doubtful})
 
     def _start_compiling(self) -> None:
         if self.compilation is None and self.task.modelled is not None:
@@ -264,20 +265,32 @@ class _Run:
         if found is not None:
             raise Stop(Verdict.CHEATING, found)
 
-    def _same_at_full_size(self, modelled: Modelled | None) -> None:
+    def _same_at_full_size(self, contestant: Contestant, modelled: Modelled | None) -> None:
         """Raises Stop where the full-size call does what the probe did not show."""
         task_model = self.task.modelled
         if modelled is None or task_model is None or not self.task.probe_values:
             return
-        seen = gates.outside_at_full_size(modelled, task_model)
-        if seen is not None:
-            raise memory_findings.outside_at_full_size(seen)
-        if gates.touches_less(modelled, task_model):
-            stop = other_sizes.when_grown(self.task, self.source) or other_sizes.when_whole(
-                self.task, self.source, modelled, task_model
-            )
-            if stop is not None:
-                raise stop
+        outside = gates.outside_at_full_size(modelled, task_model)
+        if outside is not None:
+            raise memory_findings.outside_at_full_size(outside)
+        seen = {launch.kernel for run in contestant.runs for launch in run.launches}
+        unseen = gates.unseen_kernels(modelled, seen)
+        if not (gates.touches_less(modelled, task_model) or unseen or self._doubtful):
+            return
+        stop = other_sizes.when_grown(self.task, self.source, seen)
+        if stop is None:
+            stop = other_sizes.when_whole(self.task, self.source, modelled, task_model, seen)
+        if stop is not None:
+            raise stop
+        if unseen := gates.unseen_kernels(modelled, seen):
+            self.notes.append(other_sizes.unchecked(unseen))
+
+    def _computes_alike(self) -> None:
+        """Raises Stop where the compiler makes something else of a kernel than the interpreter: nobody knows what is right."""
+        if self._doubtful:
+            name = self._doubtful[0]
+            reason = f"compiled at full size, {name} computes nothing of what it does where it is interpreted"
+            raise Stop(None, failures.unevaluable(Stage.GENUINENESS, reason))
 
     def _publish_model(self) -> None:
         """The modelled speed as the result, where nothing can be measured."""

@@ -2,7 +2,7 @@
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from gpu_runner.evaluation.protocol import (
     Model,
     Modelled,
     Placed,
+    Ran,
 )
 
 SMALLEST_LITERAL = 16
@@ -336,19 +337,30 @@ def interpreted_only(call: Modelled, kernels: Sequence[CompiledKernel]) -> list[
     return list(found)
 
 
-def emptied(call: Modelled, kernels: Sequence[CompiledKernel]) -> dict[str, set[str]]:
-    """Kernels that compute where they are interpreted, and nothing of the kind where they are compiled; by name, what."""
-    found: dict[str, set[str]] = {}
-    for raw in call.launches:
-        name, seen = str(raw["kernel"]), {str(kind) for kind in raw.get("computes", ())}
-        alike = [
-            k
-            for k in kernels
-            if k.kernel == name and k.failure is None and _agree(raw["constexprs"], k.constexprs)
-        ]
-        if seen and alike and not any(seen & set(k.computes) for k in alike):
-            found.setdefault(name, set()).update(seen)
-    return found
+def emptied(runs: Sequence[Ran], kernels: Sequence[CompiledKernel]) -> dict[str, set[str]]:
+    """Kernels that compute at probe size, interpreted, and nothing of the kind at full size, compiled; by name, what."""
+    seen: dict[str, set[str]] = {}
+    for run in runs:
+        for name, kinds in run.computes.items():
+            seen.setdefault(name, set()).update(kinds)
+    compiled: dict[str, set[str]] = {}
+    for kernel in kernels:
+        if kernel.failure is None:
+            compiled.setdefault(kernel.kernel, set()).update(kernel.computes)
+    return {
+        name: kinds
+        for name, kinds in seen.items()
+        if kinds and name in compiled and not kinds & compiled[name]
+    }
+
+
+def unseen_kernels(call: Modelled, seen: Collection[str]) -> list[str]:
+    """Kernels of a full-size call that were launched at no other size."""
+    return [
+        name
+        for name in dict.fromkeys(str(raw["kernel"]) for raw in call.launches)
+        if name not in seen
+    ]
 
 
 def _agree(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -275,14 +275,19 @@ def other_kernels(interpreted_only: Sequence[str], compiled: Iterable[str]) -> F
 
 
 def emptied(computes: Mapping[str, Iterable[str]]) -> Finding | None:
-    """A kernel of one name, in the same full-size call, computes only where it is interpreted."""
+    """A kernel computes at probe size, where it is interpreted, and not at full size, where it is compiled."""
     if not computes:
         return None
     name = next(iter(computes))
-    words = {"math": "exponentials and the like", "reduce": "reductions", "dot": "matrix products"}
+    words = {
+        "float": "arithmetic",
+        "math": "exponentials and the like",
+        "reduce": "reductions",
+        "dot": "matrix products",
+    }
     missing = ", ".join(words.get(kind, kind) for kind in sorted(computes[name]))
     evidence: Evidence = {"kernels": list(computes)[:20], "missing": sorted(computes[name])}
-    title = f"{name} computes where it is interpreted ({missing}), and not where it is compiled"
+    title = f"{name} computes where it is interpreted ({missing}), and nothing of it where it is compiled"
     return accuse("decoy_kernel", title, evidence, Source.JUDGE)
 
 

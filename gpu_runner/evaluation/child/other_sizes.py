@@ -3,8 +3,10 @@
 Asked where the probe cannot tell: it failed and may be made for the full sizes, or the full-size call touches less memory.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
+from gpu_runner.core.findings import Finding, Severity, Source
 from gpu_runner.core.verdicts import Stage, Verdict
 from gpu_runner.evaluation.child import failures, gates, trials
 from gpu_runner.evaluation.child.arena import Arena
@@ -34,10 +36,14 @@ def why_full_size_only(task: OpenTask, source: str) -> str:
     return "it needs sizes as divisible as the full ones and fails at ragged probe sizes"
 
 
-def when_grown(task: OpenTask, source: str) -> Stop | None:
-    """How the candidate fails where one size is as large as in the full task, if it does."""
+def when_grown(task: OpenTask, source: str, seen: set[str] | None = None) -> Stop | None:
+    """How the candidate fails where one size is as large as in the full task, if it does.
+
+    Args:
+        seen: kernels that were launched in a right call are added to it.
+    """
     for values, arena in task.grown_arenas():
-        stop = _tried(task, source, arena, whole=False)
+        stop = _tried(task, source, arena, whole=False, seen=seen)
         if stop is None or stop.verdict not in (Verdict.INCORRECT, Verdict.RUNTIME_ERROR):
             continue
         sizes = ", ".join(f"{key} = {value}" for key, value in values.items())
@@ -47,14 +53,18 @@ def when_grown(task: OpenTask, source: str) -> Stop | None:
 
 
 def when_whole(
-    task: OpenTask, source: str, modelled: Modelled, task_model: Modelled
+    task: OpenTask, source: str, modelled: Modelled, task_model: Modelled, seen: set[str]
 ) -> Stop | None:
-    """How the candidate fails on real inputs of the full size; that it cannot be tried if nothing else tells."""
+    """How the candidate fails on real inputs of the full size; that it cannot be tried if nothing else tells.
+
+    Args:
+        seen: as for `when_grown`.
+    """
     arena = None
     if gates.can_be_interpreted_whole(modelled, task_model):
         arena = task.whole_arena()
     if arena is not None:
-        stop = _tried(task, source, arena, whole=False, limit_s=WHOLE_S)
+        stop = _tried(task, source, arena, whole=False, limit_s=WHOLE_S, seen=seen)
         if stop is None or stop.verdict in (Verdict.INCORRECT, Verdict.RUNTIME_ERROR):
             return stop
     if not gates.reads_hardly(modelled, task_model):
@@ -63,8 +73,29 @@ def when_whole(
     return Stop(None, failures.unevaluable(Stage.TIMING, reason))
 
 
+def unchecked(kernels: Sequence[str]) -> Finding:
+    """For kernels of a full-size call that were never seen to be right."""
+    return Finding(
+        stage=Stage.GENUINENESS,
+        kind="unchecked_kernel",
+        severity=Severity.WARNING,
+        source=Source.JUDGE,
+        title=f"launched at full size only, where its values were not compared: {', '.join(kernels[:4])}"[
+            :300
+        ],
+        evidence={"kernels": list(kernels[:20])},
+        suggestion="Evaluate it on a GPU, where the full size is compared.",
+    )
+
+
 def _tried(
-    task: OpenTask, source: str, arena: Arena, *, whole: bool, limit_s: float | None = None
+    task: OpenTask,
+    source: str,
+    arena: Arena,
+    *,
+    whole: bool,
+    limit_s: float | None = None,
+    seen: set[str] | None = None,
 ) -> Stop | None:
     """How the candidate fails in another arena: in all trials, or in a single call."""
     contestant = Contestant(task.new_player("interpreter"), arena, Stage.PROBE)
@@ -77,6 +108,8 @@ def _tried(
         else:
             limit = limit_s or task.deadlines.noop
             trials.trial(contestant, arena.mixer.next(), poison="nan", timeout_s=limit)
+        if seen is not None:
+            seen |= {launch.kernel for run in contestant.runs for launch in run.launches}
     except Stop as stop:
         return stop
     finally:

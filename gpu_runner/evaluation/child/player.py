@@ -522,6 +522,7 @@ class Player:
             sourceless=sourceless,
             launches=watch.launches[:2_000],
             launch_count=watch.launch_count,
+            computes=watch.computes,
             memory=tuple(watch.memory[:200]),
             unwritten=tuple(watch.unwritten(tensors)),
             touched=tuple(watch.touched(tensors)[:400]),
@@ -889,6 +890,11 @@ class _Watch:
     @property
     def launch_count(self) -> int:
         return self._tap.count
+
+    @property
+    def computes(self) -> dict[str, tuple[str, ...]]:
+        found = self._session.computes if self._session is not None else {}
+        return {name[:300]: kinds for name, kinds in list(found.items())[:500]}
 
     @property
     def memory(self) -> list[dict[str, Any]]:

@@ -58,7 +58,7 @@ class Launch:
     is_complete: bool = True  # False when a sampled program ran out of time
     computes: set[str] = field(
         default_factory=set
-    )  # of "math", "reduce" and "dot", what it does to blocks
+    )  # of "float", "math", "reduce" and "dot", what it does to blocks
     counts: Counts = field(default_factory=Counts)
 
     @property
@@ -76,7 +76,6 @@ class Launch:
             "config": self.config and {name: plain(v) for name, v in self.config.items()},
             "is_noop": self.is_noop,
             "is_complete": self.is_complete,
-            "computes": sorted(self.computes),
             "counts": self.counts.as_json(),
         }
 
@@ -154,6 +153,14 @@ class Session:
         for launch in self.launches:
             by_kernel.setdefault(launch.kernel, []).append(launch.counts)
         return by_kernel
+
+    @property
+    def computes(self) -> dict[str, tuple[str, ...]]:
+        """What the launches did to blocks, by kernel name."""
+        by_kernel: dict[str, set[str]] = {}
+        for launch in self.launches:
+            by_kernel.setdefault(launch.kernel, set()).update(launch.computes)
+        return {name: tuple(sorted(kinds)) for name, kinds in by_kernel.items()}
 
     def unwritten_share(self, tensor: torch.Tensor) -> float:
         return self.allocations.unwritten_share(tensor)
