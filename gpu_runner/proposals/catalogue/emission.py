@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from gpu_runner.core.graph import Argument, Constructor, Graph, Node, Ref, Symbol, attribute_text
 from gpu_runner.proposals.catalogue.along import Along, along_call, along_function
 from gpu_runner.proposals.catalogue.kept import kept_text
+from gpu_runner.proposals.catalogue.naming import function_name, result_name, words
 from gpu_runner.proposals.catalogue.plan import (
     Attention,
     Convolution,
@@ -21,7 +22,6 @@ from gpu_runner.proposals.catalogue.plan import (
     Step,
     Unsupported,
     View,
-    is_view,
     keyword,
     number,
     row_shapes,
@@ -205,22 +205,14 @@ class _Module:
         return repr(argument)
 
     def _variable(self, node: Node) -> str:
-        name = node.name
+        name = result_name(node, self.graph)
         while name in self.function_names or name in self.variables.values() or name in _TAKEN:
             name += "_"
         self.variables[node.name] = name
         return name
 
     def _function_name(self, nodes: Sequence[Node]) -> str:
-        words = list(
-            dict.fromkeys(base_name(node).strip("_") for node in nodes if not is_view(node))
-        )
-        words = [word for word in words if word not in ("to", "contiguous", "clone")] or words
-        kept = words if len(words) <= 4 else [*words[:3], words[-1]]
-        name = "_".join(kept)
-        if len(kept) == 1:
-            name = f"fused_{name}" if len(nodes) > 1 else f"triton_{name}"
-        return self._unique(name)
+        return self._unique(function_name(nodes))
 
     def _unique(self, name: str) -> str:
         taken = {*self.function_names, *self.variables.values()}
@@ -494,7 +486,7 @@ class _Module:
         lead = next((k for k, o in kernel.operands.items() if o.reach is Reach.FULL), None)
         if lead is None:
             raise Unsupported("no operand has the whole shape")
-        results = {node.name: f"{node.name}_out" for node in step.region.outputs}
+        results = self._result_names(step.region.outputs)
         kernel_arguments, loads, host, passed = [], [], [], []
         flat = len(step.shape) != 2
         if flat or any(node.shape == (*step.shape[:-1], 1) for node in step.region.outputs):
@@ -546,6 +538,11 @@ class _Module:
             },
             launch=launch,
         )
+
+    def _result_names(self, outputs: Sequence[Node]) -> dict[str, str]:
+        if len(outputs) == 1:
+            return {outputs[0].name: "out"}
+        return {node.name: f"{node.name}_out" for node in outputs}
 
     def _add_function(self, text: str) -> None:
         self.functions.append(text)
@@ -630,11 +627,11 @@ def _indented(text: str, levels: int) -> str:
 
 
 def _docstring(nodes: Sequence[Node], anchor: str | None) -> str:
-    words = [base_name(node) for node in nodes if not is_view(node)]
+    said = words(nodes)
     if anchor is not None:
-        after = ", ".join(words[1:])
+        after = ", ".join(said[1:])
         return f"{anchor}, then {after} in registers." if after else f"{anchor}."
-    return f"In one pass: {', '.join(words)}."
+    return f"In one pass: {', '.join(said)}."
 
 
 def _out_dtype(source: Node, result: Node) -> str | None:
