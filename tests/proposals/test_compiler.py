@@ -139,7 +139,7 @@ def get_init_inputs():
 REFUSED = {
     "dropout": ("    def forward(self, x):\n        return F.dropout(x, 0.5)\n", "random"),
     "noise": ("    def forward(self, x):\n        return x + torch.randn_like(x)\n", "random"),
-    "sort": ("    def forward(self, x):\n        return torch.sort(x, dim=1)[0]\n", "library"),
+    "counts": ("    def forward(self, x):\n        return torch.histc(x, 64) * 2\n", "library"),
 }
 
 
@@ -358,6 +358,30 @@ def test_geometry_parts_several_results_and_state_compile_to_right_candidates(
     assert_right(drafts, tmp_path)
     for _, source in drafts.values():
         assert_standalone(source)
+
+
+OWN = {
+    "the highest of each row": HARDER["the highest of each row"],
+    "around the median": HARDER["around the median"],
+    "in falling order, in rising order, the lowest along the first axis": written(
+        "pass",
+        "x, y| falling, places = torch.sort(x, dim=1, descending=True); low, where = x.topk(3, dim=0, largest=False);"
+        "return falling * 2, places, low + 1, where, y.argsort(dim=-1, stable=True) + 1, torch.mm(x, x.t())",
+        "torch.randn(rows, width), torch.randint(0, 9, (rows, width, 7)).half()", rows=640, width=300,
+    ),
+}  # fmt: skip
+
+
+def test_sorts_and_selections_are_own_kernels_where_no_library_may_help(tmp_path: Path) -> None:
+    answers = compiled({name: request(source) for name, source in OWN.items()})
+    assert {n: a["refused"] for n, a in answers.items() if not a["drafts"]} == {}
+    drafts = {f"t{i}": (OWN[n], answers[n]["drafts"][0]["source"]) for i, n in enumerate(OWN)}
+    assert_right(drafts, tmp_path)
+    for _, source in drafts.values():
+        assert_standalone(source)
+        assert not re.search(r"torch\.(topk|sort|mm)\(", source)
+    launched = run_script(ON_A_GPU, tmp_path, files(drafts), interpret=False)
+    assert {"top_k_along_kernel", "sorted_order_along_kernel"} <= set(launched)
 
 
 ON_A_GPU = """

@@ -19,8 +19,8 @@ All take any strides and sizes, sum in float32, keep the inputs' dtype and retur
 Float32 inputs that lie across the order in which the precision reads them are copied first, where that pays.
 
 Parts: `templates/` the texts · `render` fills one · `tiles` first tile sizes · `library_calls` the functions above ·
-`pointwise` expressions of elementwise operations · `along` extremes and running sums along an axis · `kept` what stays a
-call of torch · `plan` which templates cover a graph · `emission` the module text.
+`pointwise` expressions of elementwise operations · `along` extremes and running sums along an axis · `selections` sorts and
+the first of them · `kept` what stays a call of torch · `plan` which templates cover a graph · `emission` the module text.
 """
 
 from dataclasses import astuple

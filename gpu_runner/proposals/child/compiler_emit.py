@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gpu_runner.proposals.catalogue import function_for
+from gpu_runner.proposals.catalogue.selections import sort_function, top_k_function
 from gpu_runner.proposals.child.compiler_capture import Captured, Refused
 from gpu_runner.proposals.child.compiler_class import model_shell, reserved_names
 from gpu_runner.proposals.child.compiler_kernels import KernelRewriter, PlainKernel, placeholder
@@ -340,7 +341,7 @@ class _Module:
         known = self.tensors.get(step.out)
         name = self.buffer_names[step.out]
         operation = step.operation.split(".")[0]
-        if operation in _PICKED and not self.policy.own_kernels:
+        if operation in _PICKED:
             self._several(operation, name, step)
             return
         if operation == "convolution":
@@ -364,28 +365,49 @@ class _Module:
     def _several(self, operation: str, name: str, step: LibraryCall) -> None:
         """A call with several results, each of which gets its tensor when the program picks it."""
         x = self._tensor(step.arguments[0])
-        options = [self._size(node) for node in step.arguments[1:]]
-        while options[1:] and options[-1] == ("True" if len(options) > 2 else "-1"):
-            options.pop()
-        options += [f"{key}={self._size(value)}" for key, value in step.keywords.items()]
-        self.lines.append(f"{name} = torch.{operation}({', '.join([x.name, *options])})")
         if x.size is None:
             raise Refused(f"{operation} of a tensor of unknown size")
+        given = dict(zip(_PICKED[operation], step.arguments[1:], strict=False)) | step.keywords
+        options = {key: self._size(value) for key, value in given.items()}
         size = list(x.size)
         if operation == "topk":
-            dim = int(options[1]) if len(options) > 1 else -1
-            size[dim] = options[0]
+            size[int(options.get("dim", "-1"))] = options["k"]
+        if self.policy.own_kernels:
+            function = self._selection(operation, x, options)
+        else:
+            function = f"torch.{operation}"
+        kept = [f"{key}={value}" for key, value in options.items() if value != _USUAL.get(key)]
+        self.lines.append(f"{name} = {function}({', '.join([x.name, *kept])})")
         self.tensors[step.out] = Tensor(name, tuple(size), _contiguous(size), x.dtype)
+
+    def _selection(self, operation: str, x: Tensor, options: dict[str, str]) -> str:
+        """The name of a Triton function; the options that are fixed in its text are taken from `options`."""
+        assert x.size is not None
+        length = self._evaluate(x.size[int(options.get("dim", "-1"))], self.full)
+        order = options.pop("largest" if operation == "topk" else "descending", None)
+        for promised in ("sorted", "stable"):
+            options.pop(promised, None)
+        key = (operation, length, order, x.dtype)
+        if key not in self.function_names:
+            name = self._module_name("top_k" if operation == "topk" else "sorted_order")
+            if operation == "topk":
+                text = top_k_function(name, x.dtype, length, largest=order != "False")
+            else:
+                text = sort_function(name, x.dtype, descending=order == "True")
+            if text is None:
+                raise Refused(f"there is no kernel for {operation} of {x.dtype}")
+            self.function_names[key] = name
+            self.functions[name] = text.strip()
+        return self.function_names[key]
 
     def _pick(self, step: Pick) -> None:
         whole = self.tensors[step.call]
         operation = self._operation_of(step.call)
         if operation not in _PICKED:
             raise Refused(f"the program picks a result of {operation}")
-        part, dtype = _PICKED[operation][step.index]
-        self.tensors[step.name] = replace(
-            whole, name=f"{whole.name}.{part}", dtype=dtype or whole.dtype
-        )
+        part = f"[{step.index}]" if self.policy.own_kernels else _RESULTS[step.index]
+        dtype = "int64" if step.index else whole.dtype
+        self.tensors[step.name] = replace(whole, name=f"{whole.name}{part}", dtype=dtype)
 
     def _operation_of(self, out: str) -> str:
         calls = [s for s in self.program.steps if isinstance(s, LibraryCall) and s.out == out]
@@ -508,12 +530,20 @@ class _Module:
         arguments = ", ".join([x.name, weight.name, *([bias] if bias != "None" else []), *options])
         return f"nn.functional.{name}({arguments})"
 
+    def _module_name(self, wish: str) -> str:
+        """A name for a function of the module that no variable of the forward has."""
+        name = self.module_names.new(wish)
+        while name in self.names.taken:
+            name = self.module_names.new(wish)
+        self.names.taken.add(name)
+        return name
+
     def _function(self, operation: str, sizes: tuple[int, ...], **options: object) -> str:
         """The name of a Triton function for a library call, defined once for equal calls."""
         key = (operation, sizes, *sorted(options.items()))
         if key not in self.function_names:
             wish = "conv" if operation == "convolution" else operation
-            name = self.module_names.new(wish)
+            name = self._module_name(wish)
             function = function_for(operation, name=name, sizes=sizes, **options)  # type: ignore[arg-type]
             if function is None:
                 raise Refused(f"there is no kernel for {operation}")
@@ -544,7 +574,7 @@ class _Module:
                 host[-1] = self._extent(parameter, host[-1], source.kind)
             wishes.append(size_name(host[-1]))
         if step.kernel not in self.kernels:
-            name = self.module_names.new(_kernel_name(source.operations))
+            name = self._module_name(_kernel_name(source.operations))
             floats = self.captured.floats
             rewriter = KernelRewriter(source, name, wishes, host, floats)
             self.kernels[step.kernel] = rewriter.rewrite()
@@ -736,8 +766,20 @@ class _Module:
         return [new for i, line in enumerate(body) for new in (*before.get(i, ()), line)]
 
 
-_PICKED: Final = dict.fromkeys(("topk", "sort"), (("values", ""), ("indices", "int64")))
-"""Names of the results of library calls with several, and their types; empty for that of the first argument."""
+_PICKED: Final = {
+    "topk": ("k", "dim", "largest", "sorted"),
+    "sort": ("dim", "descending"),
+}
+"""Library calls that return values and their places, with their parameters after the first."""
+_RESULTS: Final = (".values", ".indices")
+_USUAL: Final = {
+    "dim": "-1",
+    "largest": "True",
+    "sorted": "True",
+    "descending": "False",
+    "stable": "False",
+}
+"""What their parameters are unless they are given."""
 
 _CONVOLUTION = (
     "x",
