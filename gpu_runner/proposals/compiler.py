@@ -11,6 +11,8 @@ VARIANTS: Final = ("default", "looped", "split")
 """How the compiler may be told to work; the names are those of `child.compiler_capture.VARIANTS`."""
 
 TIMEOUT_S: Final = 120.0
+BEGIN_WITHIN_S: Final = TIMEOUT_S / 3
+"""A variant begun later might not end in time, and take those before it with it."""
 
 
 def drafts(
@@ -52,4 +54,5 @@ def request_for(task: TaskSpec, report: TaskReport, variants: Sequence[str]) -> 
         "track": task.track.value,
         "precision": task.precision.value,
         "variants": list(variants),
+        "begin_within_s": BEGIN_WITHIN_S,
     }

@@ -31,6 +31,7 @@ def request(source: str, track: str = "own_kernels", *variants: str) -> dict[str
         "track": track,
         "precision": "ieee",
         "variants": list(variants or ("default",)),
+        "begin_within_s": 200.0,
     }
 
 

@@ -311,6 +311,11 @@ HARDER = {
         "grid, output, numel| return torch.relu(self.grid(grid)) + self.output(output) * numel",
         "torch.randn(rows, width), torch.randn(rows, width), torch.randn(rows, 1)", rows=640, width=96,
     ),
+    "all of it, and one number of all of it": written(
+        "self.codes = nn.Embedding(50, width)",
+        "x, y| near = self.codes(x); return near, F.mse_loss(near, y)",
+        "torch.randint(0, 50, (rows,)), torch.randn(rows, width)", rows=8192, width=64,
+    ),
     "as many rows as torch asks about": written(
         "self.conv = nn.Conv2d(width, width, 3, padding=1)",
         "x| return F.silu(self.conv(x)).mean(dim=1)",
@@ -337,6 +342,7 @@ FIRST = (
     "results side by side",
     "the highest of each row",
     "a running maximum with its places",
+    "all of it, and one number of all of it",
 )
 
 
@@ -434,7 +440,17 @@ def test_drafts_name_the_variant_that_wrote_them() -> None:
         "track": "library_allowed",
         "precision": "reference",
         "variants": list(compiler.VARIANTS),
+        "begin_within_s": compiler.BEGIN_WITHIN_S,
     }
+
+
+def test_what_was_drafted_in_time_is_kept_where_another_variant_would_take_too_long() -> None:
+    slow = request(example("layer_norm"), "own_kernels", "default", "looped") | {
+        "begin_within_s": 0.0
+    }
+    answer = compiled({"slow": slow})["slow"]
+    assert [draft["variant"] for draft in answer["drafts"]] == ["default"]
+    assert answer["refused"] == {"looped": "there was no time left for it"}
 
 
 def test_an_unknown_variant_is_an_error() -> None:

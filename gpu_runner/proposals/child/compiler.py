@@ -1,5 +1,6 @@
 """The compiler initialiser's entry, run in a sandboxed child: a task's source in, standalone candidates out."""
 
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ def compile_source(request: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         request: `source` of the task, `probe` (module-level integers of the probe task, or None), `track`,
-            `precision`, and `variants`, names of `VARIANTS`.
+            `precision`, `variants`, names of `VARIANTS`, and `begin_within_s`: after that no further one is begun.
 
     Returns:
         `drafts`, a list of `variant`, `source` and `move`; and `refused`, the reason per variant without a draft.
@@ -25,9 +26,13 @@ def compile_source(request: dict[str, Any]) -> dict[str, Any]:
     drafts: list[dict[str, str]] = []
     refused: dict[str, str] = {}
     has_reductions = True
+    started = time.monotonic()
     for name in request["variants"]:
         if not has_reductions:
             refused[name] = SAME
+            continue
+        if drafts and time.monotonic() - started > request["begin_within_s"]:
+            refused[name] = "there was no time left for it"
             continue
         try:
             program, source = candidate(request, name)

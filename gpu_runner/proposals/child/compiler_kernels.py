@@ -388,7 +388,7 @@ class KernelRewriter:
             mask = node.args[first]
         keywords = []
         if function == "tl.store" and self.host.get("xnumel") == "1":
-            mask = expression("xindex < 1")
+            mask = _first_row(mask)
         if mask is not None and not is_none(mask) and not is_true(mask):
             keywords = [ast.keyword("mask", mask)]
             keywords += [k for k in node.keywords if k.arg == "other"]
@@ -631,6 +631,16 @@ def _sum_terms(node: ast.expr) -> list[str]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         return [*_sum_terms(node.left), *_sum_terms(node.right)]
     return [ast.unparse(node)]
+
+
+def _first_row(mask: ast.expr | None) -> ast.expr:
+    """The mask of a store where there is one row: of that row, and of its columns if it had a mask of them."""
+    first = expression("xindex < 1")
+    if mask is None or not any(name.startswith("r0_mask") for name in loads(mask)):
+        return first
+    if any(same(part, first) for part in ast.walk(mask)):
+        return mask
+    return ast.BinOp(mask, ast.BitAnd(), first)
 
 
 def _scan_word(operations: Sequence[str]) -> str:
