@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gpu_runner.evaluation.child import guard, immutable
+from gpu_runner.evaluation.child import dispatch, guard, immutable, stand_in, tells
 
 WATCH = """
 import json, sys, types
@@ -204,3 +204,10 @@ def test_a_frozen_class_cannot_be_changed_even_for_a_moment() -> None:
     watch = Watch()
     watch.seen = 3  # type: ignore[attr-defined]
     assert watch.look() == 1
+
+
+def test_what_stands_in_for_torch_can_be_replaced_and_told_of() -> None:
+    frozen = set(tells._classes())
+
+    assert dispatch.Recorder in frozen
+    assert stand_in.StandInEvent not in frozen

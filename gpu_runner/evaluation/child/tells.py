@@ -22,6 +22,7 @@ from gpu_runner.evaluation.child.guard import USERS, asker_of, kind_of
 from gpu_runner.evaluation.child.host_reads import replace_everywhere
 
 PACKAGE = "gpu_runner"
+STAND_IN = "gpu_runner.evaluation.child.stand_in"
 _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 _DOORS: dict[Any, list[str]] = {
@@ -77,9 +78,12 @@ def install(accuse: Accuse, is_own: Callable[[str], bool]) -> None:
 
 
 def _classes() -> Iterator[type]:
-    """Of the evaluator's modules; those excepted whose metaclass wants to change them later."""
+    """Of the evaluator's modules; not those whose metaclass wants to change them later, and not what stands in for torch's.
+
+    Whoever replaces a method of torch's events is to succeed, and to be accused of it.
+    """
     for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == PACKAGE and module is not None:
+        if name.split(".")[0] == PACKAGE and module is not None and name != STAND_IN:
             yield from (
                 v for v in vars(module).values() if type(v) is type and v.__module__ == name
             )
