@@ -27,6 +27,7 @@ from gpu_runner.cli import (
     ModelOption,
     PrecisionOption,
     Sandbox,
+    SlotsOption,
     Target,
     TaskFile,
     TrackOption,
@@ -144,7 +145,7 @@ def evolve(
     batch: Annotated[
         int, typer.Option(min=0, max=64, help="Requests per island to write to files, not send.")
     ] = 0,
-    slots: Annotated[int, typer.Option(min=1, max=64, help="Evaluations at the same time.")] = 1,
+    slots: SlotsOption = None,
     library: LibraryFolder = None,
     method: MethodOption = Method.EVOLUTION,
     direct: Annotated[

@@ -2,11 +2,12 @@
 
 import contextlib
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -17,6 +18,7 @@ from gpu_runner.core.source import MAX_BYTES
 from gpu_runner.core.targets import target_named
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Precision, Track
+from gpu_runner.evaluation.devices import find_device
 from gpu_runner.evaluation.errors import DeviceLost, InvalidTask, RunnerError
 from gpu_runner.evaluation.pool import LocalPool, open_pool
 from gpu_runner.evaluation.settings import EvaluationSettings
@@ -35,6 +37,16 @@ PrecisionOption = Annotated[
 ]
 Target = Annotated[str, typer.Option(help="The GPU that modelled speed is for.")]
 Sandbox = Annotated[str, typer.Option(help="bwrap, or none: submitted code then runs unprotected.")]
+MOST_SLOTS: Final = 4
+"""By default: each takes up to a gigabyte of memory."""
+SlotsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=64,
+        help=f"Evaluations at the same time; by default 1 on a GPU, else as many as processors, at most {MOST_SLOTS}.",
+    ),
+]
 ModelOption = Annotated[str | None, typer.Option(help="A profile of the file in FOUNDRY_MODELS.")]
 MethodOption = Annotated[
     Method,
@@ -109,13 +121,24 @@ def diagnosed(evaluation: Any, source: str) -> Any:
     return diagnose(evaluation, source)
 
 
+def usual_slots(device: str, sandbox: str) -> int:
+    """One on a GPU, whose slots each hold memory there; without one, where nothing is timed, as many as processors."""
+    with contextlib.suppress(DeviceLost):
+        if find_device(device, sandbox=sandbox).kind == "cpu":
+            return min(MOST_SLOTS, len(os.sched_getaffinity(0)))
+    return 1
+
+
 @contextlib.contextmanager
 def pool_for(
-    device: str, sandbox: str, *, slots: int = 1, max_autotune: bool = False
+    device: str, sandbox: str, *, slots: int | None = 1, max_autotune: bool = False
 ) -> Iterator[LocalPool]:
     try:
         settings = EvaluationSettings(
-            device=device, slots=slots, sandbox=sandbox, max_autotune=max_autotune
+            device=device,
+            slots=slots or usual_slots(device, sandbox),
+            sandbox=sandbox,
+            max_autotune=max_autotune,
         )
     except ValueError as error:
         usage(str(error))

@@ -13,6 +13,7 @@ from gpu_runner.cli import (
     OK,
     Json,
     Sandbox,
+    SlotsOption,
     our_failures,
     pool_for,
     print_json,
@@ -129,7 +130,7 @@ def batch_import(
     folder: Folder,
     answers: Annotated[Path, typer.Argument(metavar="ANSWERS", help="JSON lines with answers.")],
     per_island: Annotated[int, typer.Option(min=1, max=64, help="Requests of the next round.")] = 2,
-    slots: Annotated[int, typer.Option(min=1, max=64)] = 1,
+    slots: SlotsOption = None,
     sandbox: Sandbox = "bwrap",
     as_json: Json = False,
 ) -> None:

@@ -11,6 +11,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from gpu_runner import __main__ as command_line
+from gpu_runner.cli import usual_slots
 from gpu_runner.core.search import Method
 from gpu_runner.core.task import Budget, best_of_10
 from gpu_runner.journal import history
@@ -195,3 +196,14 @@ def test_the_command_line_imports_no_torch() -> None:
     )
 
     assert answer.stdout.strip() == "[]"
+
+
+def test_where_nothing_is_timed_an_evolution_uses_every_processor_and_at_most_four(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = []
+    for processors in ({0}, {0, 1}, set(range(16))):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, processors=processors: processors)
+        found.append(usual_slots("cpu", "none"))
+    assert found == [1, 2, 4]
+    assert usual_slots("cuda:99", "none") == 1
