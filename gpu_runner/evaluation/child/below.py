@@ -22,11 +22,17 @@ record_span = torch._C._profiler._RecordFunctionFast
 """Names a stretch of time in what `SeenBelow` sees."""
 
 
+_ALWAYS_TORCHS = (
+    "aten prims prim quantized profiler mkldnn mkl onednn _c10d_functional c10d".split()
+)
+"""Whether this build of torch has operators in them or not."""
+
+
 @functools.cache
 def torchs_namespaces() -> frozenset[str]:
     """Namespaces of the operators that there are before any submitted module is imported; ask first then."""
     names = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
-    return frozenset(names | {"aten", "prim", "profiler"})
+    return frozenset(names | set(_ALWAYS_TORCHS))
 
 
 def tell_printing_apart(printed: Callable[[torch.Tensor, int, str], str]) -> None:

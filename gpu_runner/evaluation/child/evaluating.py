@@ -396,20 +396,21 @@ class _Run:
     def _still_genuine(self, timed: Contestant) -> None:
         """What was timed still is what was watched, and its kernels matter."""
         if not timed.arena.buffer_names:
-            with self._stage(Stage.GENUINENESS):
-                trials.trial(timed, timed.arena.mixer.next())
-                trials.genuine(timed, self.task.spec.track)
+            self._watch_again(timed)
             return
         # Its state has gone through the timed calls and the reference's has not: another process is asked.
         contestant = self._contestant_on_gpu(timed.arena)
         try:
             self._load_on_gpu(contestant)
-            with self._stage(Stage.GENUINENESS):
-                timed.arena.reset()
-                trials.trial(contestant, timed.arena.mixer.next())
-                trials.genuine(contestant, self.task.spec.track)
+            timed.arena.reset()
+            self._watch_again(contestant)
         finally:
             contestant.close()
+
+    def _watch_again(self, contestant: Contestant) -> None:
+        with self._stage(Stage.GENUINENESS):
+            trials.trial(contestant, contestant.arena.mixer.next())
+            trials.genuine(contestant, self.task.spec.track)
 
     def _probe_beside_gpu(self, arena: Arena) -> Contestant | None:
         """Memory safety on the interpreter, whose player stays; None where it cannot judge and the GPU has to.

@@ -18,6 +18,7 @@ import torch.utils._python_dispatch as modes
 import triton
 
 from gpu_runner.evaluation.child import immutable, ours_alone
+from gpu_runner.evaluation.child.below import torchs_namespaces
 from gpu_runner.evaluation.child.guard import USERS, asker_of, kind_of
 from gpu_runner.evaluation.child.host_reads import replace_everywhere
 
@@ -48,7 +49,6 @@ _DOORS: dict[Any, list[str]] = {
     ).split(),
 }
 _GLOBALS: Any = types.FunctionType.__dict__["__globals__"]
-_TORCHS = ("aten", "prims", "prim", "quantized", "profiler", "mkldnn", "mkl", "onednn")
 
 Accuse = Callable[[str, str, int | None], None]
 
@@ -116,7 +116,7 @@ def _library(real: Any, accuse: Accuse, is_own: Callable[[str], bool]) -> Callab
         while frame is not None and frame.f_code.co_filename == torch.library.__file__:
             frame = frame.f_back
         line = user_line(frame, is_own)
-        if line is not None and namespace in _TORCHS:
+        if line is not None and namespace in torchs_namespaces():
             accuse(
                 "torch.library", f"replaces kernels of torch's own operators ({namespace})", line
             )

@@ -91,10 +91,6 @@ class Contestant:
 
     def close(self) -> None:
         self.link.close()
-        self.close_rooms()
-
-    def close_rooms(self) -> None:
-        """No more outputs will be asked for."""
         for lent in self.rooms.values():
             lent.close()
         self.rooms.clear()
@@ -649,11 +645,6 @@ def late(contestant: Contestant, rng: random.Random) -> None:
 def genuine(contestant: Contestant, track: Track) -> None:
     """Raises Stop(cheating) unless own kernels made the output. The last thing asked of the player."""
     genuine_so_far(contestant, track)
-    own_kernels_matter(contestant)
-
-
-def own_kernels_matter(contestant: Contestant) -> None:
-    """Raises Stop(cheating) if the output stays right without them. The last thing asked of the player."""
     found = noop(contestant)
     if found is not None:
         raise Stop(Verdict.CHEATING, found)
@@ -701,18 +692,36 @@ def _computed_by_torch(contestant: Contestant, runs: Sequence[Ran], track: Track
     return None
 
 
-def _told_alone(contestant: Contestant) -> Finding | None:
-    """Whether a call answers for other inputs than its own where the host is told those numbers that it read of them."""
+@dataclass(frozen=True)
+class _Retold:
+    """A call, one on other inputs, and the first again in which the host is told the numbers that it read in the other."""
+
+    own: list[torch.Tensor]
+    of_other: list[torch.Tensor]
+    blind: list[torch.Tensor]
+    is_other_alike: bool
+    """Whether the reference's answers to both inputs are equal."""
+
+
+def _retold(contestant: Contestant) -> _Retold | None:
+    """None where one of the calls fails."""
     one, other = contestant.arena.mixer.next(), contestant.arena.mixer.next()
     try:
-        _, truth, _ = call(contestant, one)
+        _, truth, own = call(contestant, one)
         _, truth_of_other, of_other = call(contestant, other)
         _, _, blind = call(contestant, one, blind=True)
     except Stop:
         return None
-    if genuineness.identical(truth.native, truth_of_other.native):
+    is_alike = genuineness.identical(truth.native, truth_of_other.native)
+    return _Retold(own, of_other, blind, is_alike)
+
+
+def _told_alone(contestant: Contestant) -> Finding | None:
+    """Whether a call answers for other inputs than its own where the host is told those numbers that it read of them."""
+    calls = _retold(contestant)
+    if calls is None or calls.is_other_alike:
         return None
-    return genuineness.told_alone(blind, of_other)
+    return genuineness.told_alone(calls.blind, calls.of_other)
 
 
 def _numbers_matter(contestant: Contestant) -> bool:
@@ -720,11 +729,7 @@ def _numbers_matter(contestant: Contestant) -> bool:
 
     A printed mean changes nothing. A maximum for the kernel does, and so does a key of remembered results.
     """
-    one, other = contestant.arena.mixer.next(), contestant.arena.mixer.next()
-    try:
-        _, _, outputs = call(contestant, one)
-        call(contestant, other)
-        _, _, blind = call(contestant, one, blind=True)
-    except Stop:
+    calls = _retold(contestant)
+    if calls is None:
         return True
-    return not (outputs and blind and genuineness.identical(outputs, blind))
+    return not (calls.own and calls.blind and genuineness.identical(calls.own, calls.blind))
