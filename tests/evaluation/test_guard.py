@@ -1,6 +1,7 @@
 """The hook lays an event to the submitted module only if nobody else asked for it."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -26,7 +27,7 @@ print("SEEN" + json.dumps([[a.what, a.line] for a in seen.compare()]))
 """
 
 
-def accused(tmp_path: Path, source: str) -> list[list[object]]:
+def accused(tmp_path: Path, source: str, *libraries: Path) -> list[list[object]]:
     path = tmp_path / "submission.py"
     path.write_text(textwrap.dedent(source))
     run = subprocess.run(
@@ -36,7 +37,11 @@ def accused(tmp_path: Path, source: str) -> list[list[object]]:
         timeout=120,
         check=False,
         cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin:/bin"},
+        env={
+            "PYTHONPATH": os.pathsep.join(map(str, (Path(__file__).parents[2], *libraries))),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PATH": "/usr/bin:/bin",
+        },
     )
     told = [line for line in run.stdout.splitlines() if line.startswith("SEEN")]
     assert told, run.stderr[-1500:]
@@ -146,6 +151,17 @@ def test_ordinary_python_is_not_accused(tmp_path: Path) -> None:
 )
 def test_a_detour_through_the_library_is_no_excuse(tmp_path: Path, source: str) -> None:
     assert accused(tmp_path, source)
+
+
+@pytest.mark.parametrize("body", ["", "VALUE = 1\n"])
+def test_an_import_of_a_library_without_bytecode_is_no_forgery(tmp_path: Path, body: str) -> None:
+    library = tmp_path / "library"
+    for folder in ("late", "late-1.dist-info"):
+        (library / folder).mkdir(parents=True)
+    (library / "late" / "__init__.py").write_text(body)
+    assert accused(tmp_path, "import late", library) == []
+    forged = f"compile('VALUE = 2', {str(library / 'late' / '__init__.py')!r}, 'exec')"
+    assert accused(tmp_path, forged, library) == [["compile", 1]]
 
 
 def test_a_changed_body_is_a_change(tmp_path: Path) -> None:

@@ -150,10 +150,12 @@ def install(protected: Iterable[tuple[str, Any]], *, is_own: Callable[[str], boo
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         name = _WATCHED.get(event) or _group_of(event)
-        if name is None or get_ident() in busy or not _is_suspicious(name, args):
+        if name is None or get_ident() in busy:
             return
-        busy.add(get_ident())  # looking at frames is an event itself
+        busy.add(get_ident())  # looking at frames and files is an event itself
         try:
+            if not _is_suspicious(name, args):
+                return
             culprit = _culprit(name, is_own)
             if culprit is not None:
                 accuse(_accusation(event, name, args, culprit))
@@ -288,7 +290,9 @@ def _is_suspicious(name: str, args: tuple[Any, ...]) -> bool:
     if name == "compile":
         filename = args[1] if len(args) > 1 else None
         filename = os.fsdecode(filename) if isinstance(filename, bytes) else filename
-        return isinstance(filename, str) and filename.startswith((*_SITE, *_STANDARD, _HARNESS))
+        if not (isinstance(filename, str) and filename.startswith((*_SITE, *_STANDARD, _HARNESS))):
+            return False
+        return not _is_text_of(args[0], filename)
     if name == "import":
         return bool(args) and str(args[0]).split(".")[0] == "gpu_runner"
     if name in ("object.__getattr__", "object.__setattr__"):
@@ -299,6 +303,17 @@ def _is_suspicious(name: str, args: tuple[Any, ...]) -> bool:
     if name == "mmap.__new__":
         return bool(args) and args[0] != -1
     return True
+
+
+def _is_text_of(source: Any, filename: str) -> bool:
+    """Whether a library file is compiled as it lies there: an import does that where no bytecode was kept."""
+    if isinstance(source, str):
+        source = source.encode()
+    try:
+        with open(filename, "rb") as file:
+            return bool(file.read() == source)
+    except OSError:
+        return False
 
 
 def _is_foreign(function: Any) -> bool:
