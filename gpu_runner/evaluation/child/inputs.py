@@ -5,6 +5,7 @@ positions, chosen by the judge. Tensors whose rows depend on one another (sorted
 matrices, a distribution over the rows) are taken whole from one set, which keeps their domain.
 """
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -107,11 +108,13 @@ def observed_range(tensors: Sequence[torch.Tensor]) -> tuple[float, float] | Non
     """Smallest and largest finite value over the sets; None unless floating point and not constant."""
     if not tensors[0].dtype.is_floating_point or not tensors[0].numel():
         return None
-    finite = [t[torch.isfinite(t)].double() for t in tensors]
-    if not all(f.numel() for f in finite):
-        return None
-    low = min(float(f.min()) for f in finite)
-    high = max(float(f.max()) for f in finite)
+    low, high = math.inf, -math.inf
+    for tensor in tensors:
+        finite = tensor[torch.isfinite(tensor)]
+        if not finite.numel():
+            return None
+        finite = finite.float() if finite.element_size() == 1 else finite
+        low, high = min(low, float(finite.min())), max(high, float(finite.max()))
     return (low, high) if low < high else None
 
 

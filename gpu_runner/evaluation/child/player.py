@@ -326,15 +326,12 @@ class Player:
     def describe(self, request: Describe, fds: list[int]) -> Message:
         with self._submitted("describe"):
             seed_everything(request.seeds[0])
-            init = self._init_inputs()
+            init = _on_device(self._init_inputs(), self._device)
             sets = []
-            for seed in request.seeds:
+            for seed in request.seeds:  # one set at a time on the host: each may be gigabytes
                 seed_everything(seed)
-                sets.append(self._module.get_inputs())
-            self._described = {
-                "init": _on_device(init, self._device),
-                "inputs": [_on_device(_as_list(made), self._device) for made in sets],
-            }
+                sets.append(_on_device(_as_list(self._module.get_inputs()), self._device))
+            self._described = {"init": init, "inputs": sets}
         init_tree, init_buffer = self._layout(self._described["init"], "get_init_inputs")
         laid = [self._layout(made, "get_inputs") for made in self._described["inputs"]]
         return Described(
