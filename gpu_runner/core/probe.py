@@ -8,6 +8,8 @@ The rules are guesses about what sizes mean, so the first proposals may fail, an
 - Counts of heads and groups become 4; what they divide stays a multiple of them, and features per head a power of two.
 - Other sizes become ragged (no multiple of 16), different ones different, until the largest input has 50,000 elements.
 - Equal values stay equal; the first proposal lets a batch, a length or an image differ from an equal feature size.
+- What the task computes between its inputs and outputs is not read from the source: who has counted it and finds it too
+  much asks again for fewer elements.
 """
 
 import ast
@@ -21,6 +23,7 @@ from typing import Final
 from gpu_runner.core.source import Problem, parse
 
 MOST_ELEMENTS: Final = 50_000
+FEWEST_ELEMENTS: Final = 1_000
 MOST_GROWN: Final = 1 << 19
 SMALLEST_GROWN: Final = 16
 LARGEST_KEPT: Final = 8
@@ -119,32 +122,36 @@ def with_assignments(source: str, values: Mapping[str, int]) -> str:
     return b"".join(lines).decode()
 
 
-def probe_assignments(source: str) -> list[dict[str, int]]:
-    """Smaller values to try in order until the reference runs; the last one is empty: no change."""
+def probe_assignments(source: str, most_elements: int = MOST_ELEMENTS) -> list[dict[str, int]]:
+    """Smaller values to try in order until the reference runs; the last one is empty: no change.
+
+    Args:
+        most_elements: of the largest input, and of the largest matrix that two sizes span.
+    """
     found = sizes(source)
     if not found:
         return [{}]
-    free = _Shrinking(source, found, _by_role, _RAGGED).values()
-    equal = _Shrinking(source, found, _by_value, _RAGGED).values()
-    aligned = aligned_assignments(source)
+    free = _Shrinking(source, found, _by_role, _RAGGED).values(most_elements)
+    equal = _Shrinking(source, found, _by_value, _RAGGED).values(most_elements)
+    aligned = aligned_assignments(source, most_elements)
     proposals = [free, equal, aligned, _halved(found), {}]
     return [p for i, p in enumerate(proposals) if p not in proposals[:i]]
 
 
-def aligned_assignments(source: str) -> dict[str, int]:
+def aligned_assignments(source: str, most_elements: int = MOST_ELEMENTS) -> dict[str, int]:
     """Smaller values that keep the divisibility of the full ones: multiples of 16 stay multiples of 16.
 
     For a candidate that fails at a ragged probe only: right at this one, it relies on the full sizes being aligned.
     """
-    return _Shrinking(source, sizes(source), _by_role, _ALIGNED).values()
+    return _Shrinking(source, sizes(source), _by_role, _ALIGNED).values(most_elements)
 
 
-def grown_assignments(source: str) -> list[dict[str, int]]:
+def grown_assignments(source: str, most_elements: int = MOST_ELEMENTS) -> list[dict[str, int]]:
     """The aligned probe with one of its sizes back at its full value, that which shrank most first.
 
     What was made for the probe's sizes, a block that spans a row of it for one, fails at one of these.
     """
-    base = aligned_assignments(source)
+    base = aligned_assignments(source, most_elements)
     found = sizes(source)
     shapes = list(_input_shapes(source))
 
@@ -210,8 +217,8 @@ class _Shrinking:
                 self.classes.setdefault((role_of(size), size.value), []).append(size)
         self.chosen = {key: self._first(key) for key in self.classes}
 
-    def values(self) -> dict[str, int]:
-        while self._elements() > MOST_ELEMENTS and self._shrink_one():
+    def values(self, most_elements: int) -> dict[str, int]:
+        while self._elements() > most_elements and self._shrink_one():
             pass
         self._keep_multiples()
         return {

@@ -17,8 +17,10 @@ def test_identical_blocks_still_differ_as_much_as_two_processes_do() -> None:
     quick = ratio_interval([[20.0]] * 5, [[10.0]] * 5)
     slow = ratio_interval([[2000.0]] * 5, [[1000.0]] * 5)
 
-    assert quick.low == pytest.approx(2.0 * math.exp(-1.96 * math.hypot(0.004, 0.008)), rel=1e-3)
-    assert slow.low == pytest.approx(2.0 * math.exp(-1.96 * 0.00043), rel=1e-4)
+    assert quick.low == pytest.approx(
+        2.0 * math.exp(-1.96 * math.hypot(0.0014 * math.sqrt(2), 0.004, 0.008)), rel=1e-3
+    )
+    assert slow.low == pytest.approx(2.0 * math.exp(-1.96 * 0.00198), rel=1e-4)
 
 
 def test_one_block_gives_no_interval() -> None:

@@ -28,6 +28,15 @@ def test_contents_never_repeat() -> None:
     assert len(seen) == 200
 
 
+def test_few_rows_give_other_contents_while_there_are_any() -> None:
+    sets = sets_of(lambda i: torch.full((2, 1), float(i)))
+    mixer = Mixer(sets, random.Random(0))
+
+    seen = {tuple(composed(sets, mixer.next())[0].flatten().tolist()) for _ in range(15)}
+
+    assert len(seen) == 15
+
+
 def test_every_row_comes_from_the_same_row_of_some_set() -> None:
     sets = sets_of(lambda i: torch.arange(40.0)[:, None] + 100.0 * i)
     mixer = Mixer(sets, random.Random(1))

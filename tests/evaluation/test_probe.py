@@ -89,6 +89,17 @@ def test_inputs_become_small() -> None:
     assert p["batch_size"] * p["channels"] * p["height"] * p["width"] <= MOST_ELEMENTS
 
 
+def test_fewer_elements_can_be_asked_for() -> None:
+    source = task(
+        "batch_size = 16\nn_points = 2048",
+        "torch.randn(batch_size, n_points, 3), torch.randn(batch_size, n_points, 3)",
+    )
+    assert probe_assignments(source)[0] == {"batch_size": 11, "n_points": 521}
+    assert probe_assignments(source, 3_000)[0] == {"batch_size": 3, "n_points": 259}
+    assert aligned_assignments(source, 3_000) == {"batch_size": 2, "n_points": 256}
+    assert grown_assignments(source, 3_000) == [{"n_points": 256}, {"batch_size": 2}]
+
+
 def test_a_named_tuple_of_sizes_counts_as_a_shape() -> None:
     source = task(
         "batch_size = 128\ninput_shape = (64, 512, 512)", "torch.randn(batch_size, *input_shape)"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from gpu_runner.evaluation.child.measuring import TimedPlayer
-from gpu_runner.evaluation.child.timing import Plan, Window, measure
+from gpu_runner.evaluation.child.timing import LAUNCH_US, Plan, Window, measure
 
 OVERHEAD_US = 100.0
-PLAN = Plan(blocks=6, warm_up_s=0.0)
+PLAN = Plan(blocks=6, short_us=0.0, warm_up_s=0.0)
 
 
 @dataclass
@@ -24,6 +24,8 @@ class Scripted:
     noise_us: float = 0.0
     log: list[str] = field(default_factory=list)
     most_calls: int = 0
+    once_us: float = 0.0
+    """What a window costs once, however many calls are in it."""
 
     is_placing: bool = False
 
@@ -37,7 +39,7 @@ class Scripted:
         assert not self.is_placing
         self.log.append(self.name)
         self.most_calls = max(self.most_calls, calls)
-        spent_us = calls * (self.true_us + OVERHEAD_US)
+        spent_us = calls * (self.true_us + OVERHEAD_US) + self.once_us
         jitter_us = random.Random(seed).gauss(0, self.noise_us) * calls
         return Window((self.claimed_us,) * calls, spent_us + jitter_us, is_gated=not self.waits)
 
@@ -46,7 +48,7 @@ class Scripted:
 
 
 def idle(noise_us: float = 0.0) -> Scripted:
-    return Scripted("idle", 2.0, 2.0, noise_us=noise_us)
+    return Scripted("idle", LAUNCH_US, LAUNCH_US, noise_us=noise_us)
 
 
 def test_an_honest_player_is_believed_and_its_samples_are_kept_by_block() -> None:
@@ -124,13 +126,46 @@ def test_slow_players_are_not_called_often_because_the_idle_one_is_quick() -> No
     assert slow.most_calls == PLAN.fewest_calls
 
 
-@pytest.mark.parametrize(("quickest_us", "calls"), [(70.0, 40), (200.0, 20), (10_000.0, 10)])
-def test_windows_are_longer_for_quick_calls(quickest_us: float, calls: int) -> None:
-    assert Plan().calls(quickest_us) == calls
+@pytest.mark.parametrize(
+    ("quickest_us", "sized"), [(70.0, (20, 20)), (200.0, (10, 20)), (10_000.0, (10, 10))]
+)
+def test_quick_calls_get_longer_windows_and_more_placements(
+    quickest_us: float, sized: tuple[int, int]
+) -> None:
+    assert Plan().sized(quickest_us) == sized
+
+
+def test_what_a_pair_of_events_takes_is_taken_off_every_claim() -> None:
+    player, idle = Scripted("candidate", 40.0, 40.0), Scripted("idle", 4.0, 4.0)
+
+    samples = measure([player], idle, random.Random(0), PLAN)["candidate"]
+
+    assert samples.events_us == pytest.approx(4.0 - LAUNCH_US)
+    assert samples.claimed_us == pytest.approx(40.0 - samples.events_us)
+    assert not samples.is_doubted
+
+
+def test_what_a_window_costs_once_is_no_call_s_when_it_is_looked_at_again() -> None:
+    player = Scripted("candidate", 20.0, 20.0, once_us=2_000.0)
+
+    first = measure([player], idle(), random.Random(0), PLAN)["candidate"]
+    again = measure([player], idle(), random.Random(0), PLAN, in_doubt=True)["candidate"]
+
+    assert first.is_forged
+    assert again.excess_us == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("true_us", "claimed_us"), [(80.0, 4.0), (2_000.0, 900.0)])
+def test_windows_of_two_lengths_show_a_forgery_all_the_same(
+    true_us: float, claimed_us: float
+) -> None:
+    liar = Scripted("candidate", true_us, claimed_us)
+
+    assert measure([liar], idle(), random.Random(0), PLAN, in_doubt=True)["candidate"].is_forged
 
 
 def test_clocks_that_are_up_are_not_warmed() -> None:
-    plan = Plan(blocks=2, warm_up_s=0.5)
+    plan = Plan(blocks=2, short_us=0.0, warm_up_s=0.5)
     cold, warm = (Scripted("eager", 40.0, 40.0) for _ in range(2))
     windows = {True: 0, False: 0}
     for player, known_us in ((cold, 0.0), (warm, 40.0)):

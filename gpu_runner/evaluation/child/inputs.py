@@ -19,21 +19,21 @@ _SYMMETRIC_CHECK_LIMIT = 4_096
 
 
 class Mixer:
-    """Chooses compositions of the given sets; never the same one twice while there are others."""
+    """Chooses compositions of the given sets; never the same tensors twice while there are others."""
 
     def __init__(self, sets: Sequence[Sequence[torch.Tensor]], rng: random.Random) -> None:
         self._sets = sets
         self._rng = rng
-        self._seen: set[Composition] = set()
+        self._seen: set[tuple[Slabs, ...]] = set()
         self._whole = [is_whole([s[i] for s in sets]) for i in range(len(sets[0]))]
         self.bounds = [observed_range([s[i] for s in sets]) for i in range(len(sets[0]))]
 
     def next(self) -> Composition:
         for _ in range(50):
             composition = self._draw()
-            if composition not in self._seen:
+            if composition.slabs not in self._seen:
                 break
-        self._seen.add(composition)
+        self._seen.add(composition.slabs)
         return composition
 
     def structured(self, kind: str) -> Composition | None:

@@ -1,4 +1,4 @@
-"""How long a task's correctness trials take on the interpreter, estimated from the reference's operations at full size."""
+"""How long a task's correctness trials take on the interpreter, estimated from the reference's operations at that size."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -9,6 +9,9 @@ FLOPS_PER_S: Final = 2.0e8
 """Of `tl.dot` with tiles of 64, its loads checked."""
 CALLS: Final = 6
 LIMIT_S: Final = 60.0
+"""For the full size, where nothing makes it smaller."""
+PROBE_LIMIT_S: Final = 20.0
+"""For a probe; where it takes longer, what is between inputs and outputs is far larger than they are."""
 _WITH_DOTS: Final = ("matmul", "convolution", "attention")
 
 

@@ -256,8 +256,9 @@ def _samples(
         player.begin()
     samples = timing.measure(players, company.idle, rng, known_us=company.known_us)
     if samples["candidate"].is_doubted:
-        samples = timing.measure(players, company.idle, rng)
-    company.known_us = samples[company.eager.name].claimed_us
+        samples = timing.measure(players, company.idle, rng, in_doubt=True)
+    eager = samples[company.eager.name]
+    company.known_us = eager.claimed_us + eager.events_us
     return samples
 
 

@@ -54,6 +54,7 @@ class OpenTask:
         self._grown: list[tuple[dict[str, int], Arena]] | None = None
         self.company: Company | None = None
         self.probe_values: dict[str, int] = {}
+        self._probe_elements = probe.MOST_ELEMENTS
         self.modelled: Modelled | None = None
         self._reference_call: Modelled | None = None
         self._model_failure = ""
@@ -84,12 +85,14 @@ class OpenTask:
                 raise
             self.modelled = gates.places_of(self.full)
             self._open_probe(None)
+            self._shrink_probe()
             return
         link = self._pool.player("interpreter", "reference")
         try:
             self._start_model(link)
             self._open_probe(link)
             self._finish_model(link)
+            self._shrink_probe()
         finally:
             link.close()
 
@@ -106,9 +109,7 @@ class OpenTask:
 
     def _start_model(self, link: PlayerLink) -> None:
         """The reference at full size over reserved memory; without it there is no modelled speed."""
-        request = Load(
-            source=self.spec.source, role="reference", device="cpu", target=self.spec.target
-        )
+        request = self._load(self.spec.source)
         try:
             answer = link.ask(request, Loaded, self.deadlines.imports)
             if isinstance(answer, Failed):
@@ -157,6 +158,52 @@ class OpenTask:
             return
         if self.full is None and first is not None:
             raise first
+
+    def _shrink_probe(self) -> None:
+        """Replace a probe at which the reference is too much work for the interpreter by smaller ones, while there are any."""
+        seconds = self._trials_s()
+        elements = probe.MOST_ELEMENTS
+        while seconds > interpreting_cost.PROBE_LIMIT_S and elements > probe.FEWEST_ELEMENTS:
+            elements //= 2
+            if self._reopen_probe(elements):
+                seconds = self._trials_s()
+
+    def _reopen_probe(self, elements: int) -> bool:
+        """Open the first proposal of at most so many elements that runs; False where that is the one which is open."""
+        for values in probe.probe_assignments(self.spec.source, elements):
+            if not values or values == self.probe_values:
+                return False
+            source = probe.with_assignments(self.spec.source, values)
+            with suppress(InvalidTask):
+                arena = self._arena(source, self._host, "interpreter")
+                if self.probe is not None:
+                    self.probe.link.close()
+                self.probe, self.probe_values = arena, values
+                self._probe_elements = elements
+                return True
+        return False
+
+    def _trials_s(self) -> float:
+        """Estimated for a candidate at the probe's size; 0 where that is not smaller or nothing can be counted.
+
+        A player of its own counts: what a reference keeps between calls must not come from reserved memory.
+        """
+        if self.probe is None or not self.probe_values:
+            return 0.0
+        link = self._pool.player("interpreter", "reference")
+        try:
+            loaded = link.ask(self._load(self.probe.source), Loaded, self.deadlines.imports)
+            answer = link.ask(Model(seed=0), Modelled, gates.MODEL_S)
+        except PlayerLost:
+            return 0.0
+        finally:
+            link.close()
+        if isinstance(loaded, Failed) or isinstance(answer, Failed):
+            return 0.0
+        return interpreting_cost.trials_s(answer.operations)
+
+    def _load(self, source: str) -> Load:
+        return Load(source=source, role="reference", device="cpu", target=self.spec.target)
 
     def _takes_too_long(self, link: PlayerLink | None) -> bool:
         """Whether the full size, which nothing makes smaller, is too large to be interpreted: the task is for a GPU only."""
@@ -262,7 +309,8 @@ class OpenTask:
         """Probes in which one size is the full task's, with the values they were made by."""
         if self._grown is None:
             self._grown = []
-            for values in probe.grown_assignments(self.spec.source)[:GROWN]:
+            grown = probe.grown_assignments(self.spec.source, self._probe_elements)
+            for values in grown[:GROWN]:
                 source = probe.with_assignments(self.spec.source, values)
                 with suppress(InvalidTask):
                     arena = self._arena(source, self._host, "interpreter")
@@ -278,7 +326,7 @@ class OpenTask:
 
     def aligned_arena(self) -> Arena | None:
         """A probe whose sizes are as divisible as the full ones; None where that is no other task."""
-        values = probe.aligned_assignments(self.spec.source)
+        values = probe.aligned_assignments(self.spec.source, self._probe_elements)
         if not values or values == self.probe_values:
             return None
         if self.aligned is None:

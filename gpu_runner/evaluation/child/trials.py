@@ -314,13 +314,18 @@ def _is_index(tensor: torch.Tensor) -> bool:
 
 
 def noop(contestant: Contestant) -> Finding | None:
-    """A fresh call in which own kernels do nothing: it must not be right. Ends the player's use."""
+    """A fresh call in which own kernels do nothing: it must not be right. Ends the player's use.
+
+    Memory that an earlier call wrote may hold the right answer where inputs come again; so it is overwritten, by a finite
+    number: a NaN would make an output wrong that a decoy adds to times zero.
+    """
     arena = contestant.arena
     try:
         ran, truth, outputs = call(
             contestant,
             arena.mixer.next(),
             noop=True,
+            poison="number",
             watched=arena.memory.device.type == "cpu",
             timeout_s=arena.deadlines.noop,
         )
