@@ -53,7 +53,7 @@ def judge(pool: LocalPool, case: Exploit) -> dict[str, object]:
             None,
             None,
         )
-    right = bool({verdict, f"{verdict}/{kind}"} & case.expected)
+    right = case.may_end(verdict, kind, is_measured=pool.device.kind == "cuda")
     return {
         "case": case.name,
         "right": right,

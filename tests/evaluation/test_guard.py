@@ -153,6 +153,13 @@ def test_a_detour_through_the_library_is_no_excuse(tmp_path: Path, source: str) 
     assert accused(tmp_path, source)
 
 
+def test_asking_how_many_devices_there_are_is_no_reach_for_memory(tmp_path: Path) -> None:
+    """torch asks the driver's own library by ctypes, where there is one and where there is none."""
+    attempt = "try:\n    torch.{}\nexcept OSError:\n    pass\n"
+    assert accused(tmp_path, attempt.format("cuda._raw_device_count_nvml()")) == []
+    assert accused(tmp_path, attempt.format("ops.load_library('own.so')")) == [["ctypes.dlopen", 2]]
+
+
 @pytest.mark.parametrize("body", ["", "VALUE = 1\n"])
 def test_an_import_of_a_library_without_bytecode_is_no_forgery(tmp_path: Path, body: str) -> None:
     library = tmp_path / "library"

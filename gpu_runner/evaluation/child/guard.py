@@ -89,7 +89,7 @@ _EVENTS = {
     "import": "imports the evaluator",
 }
 
-# Innocent uses: (event, package whose frame comes first below the event).
+# Innocent uses: (event, package or file of one whose frame comes first below the event).
 _ALLOWED = {
     ("subprocess.Popen", "triton"),  # ptxas, the launcher's C compiler
     ("os.posix_spawn", "triton"),
@@ -103,18 +103,14 @@ _ALLOWED = {
     ("shutil.", "triton"),
     ("compile", "triton"),  # the interpreter rewrites library functions under their own names
     ("open", "triton"),
-    ("open", "torch"),  # reads of its own; writes by torch.save are caught by name below
     ("ctypes.", "triton"),
-    ("ctypes.", "torch"),
+    ("ctypes.", "torch/cuda/__init__.py"),  # asks NVML how many devices there are
     ("ctypes.", "numpy"),
     ("_thread.start_new_thread", "triton"),
     ("_thread.start_joinable_thread", "triton"),
-    ("gc.", "torch"),
     ("gc.", "triton"),
-    ("mmap.__new__", "torch"),
 }
 
-_TORCH_WRITERS = ("serialization.py", "cpp_extension.py", "hub.py", "package")
 # Attributes that their own package replaces when it is used in some way.
 _ALLOWED_CHANGES = {("torch", "manual_seed")}  # by importing dynamo
 
@@ -216,19 +212,17 @@ def _culprit(name: str, is_own: Callable[[str], bool]) -> tuple[str, int] | None
         return _asker(frame, is_own)
     if name.startswith("object."):
         return _direct(frame, is_own)
-    package = None
+    library: tuple[str, str] | None = None
     while frame is not None:
         filename = frame.f_code.co_filename
         kind = kind_of(filename, is_own)
         if kind == "harness":
             return None
-        if kind == "own" or (kind == "generated" and package is None):
-            allowed = package is not None and (name, package) in _ALLOWED
+        if kind == "own" or (kind == "generated" and library is None):
+            allowed = library is not None and any((name, part) in _ALLOWED for part in library)
             return None if allowed else (filename, frame.f_lineno)
-        if kind == "package" and package is None:
-            package = _package_of(filename)
-            if package == "torch" and any(part in filename for part in _TORCH_WRITERS):
-                package = "torch writer"
+        if kind == "package" and library is None:
+            library = _package_of(filename)
         frame = frame.f_back
     return None
 
@@ -368,12 +362,14 @@ def _classify(filename: str) -> str:
     return "generated" if filename.startswith("<") else "own"
 
 
-def _package_of(filename: str) -> str:
+def _package_of(filename: str) -> tuple[str, str]:
+    """The name of the package, and the file as it lies below the folder of packages."""
     path = os.path.realpath(filename)
     for root in _SITE:
         if path.startswith(root):
-            return path[len(root) :].split(os.sep)[0]
-    return ""
+            below = path[len(root) :]
+            return below.split(os.sep)[0], below
+    return "", ""
 
 
 # The snapshot
@@ -430,7 +426,7 @@ def _changes(
             continue
         shown = f"{label}.{getattr(owner, '__name__', '') if name == '__code__' else name}"
         place = _place_of(now)
-        if (label, name) in _ALLOWED_CHANGES and place and _package_of(place[0]) == label:
+        if (label, name) in _ALLOWED_CHANGES and place and _package_of(place[0])[0] == label:
             continue
         yield Accusation(
             what=shown[:300],
