@@ -4,6 +4,7 @@ import os
 import traceback
 from typing import Any
 
+import torch
 from pydantic import ValidationError
 
 from gpu_runner.core.source import without_mark
@@ -12,6 +13,11 @@ from gpu_runner.evaluation.child.evaluating import evaluate
 from gpu_runner.evaluation.child.links import PlayerLost, PoolLink
 from gpu_runner.evaluation.child.open_task import OpenTask
 from gpu_runner.evaluation.errors import ChildCrashed, InvalidTask, RunnerError
+
+_FULL = (
+    "no memory is left for this task's tensors, which every player gets a copy of and which are compared in float64. Make its "
+    "sizes smaller, use fewer slots, or a device that nobody else uses"
+)
 
 
 def main(channel: Channel, fds: list[int]) -> None:
@@ -48,6 +54,8 @@ class Judge:
             return {"evaluation": evaluation.model_dump(mode="json")}
         except InvalidTask as error:
             return {"invalid_task": {"reason": error.reason, "line": error.line}}
-        except (RunnerError, PlayerLost, ValidationError, MemoryError, RuntimeError) as error:
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            return {"failure": f"{_FULL} ({str(error)[:200]})"}
+        except (RunnerError, PlayerLost, ValidationError, RuntimeError) as error:
             trace = "".join(traceback.format_exception(error))
             return {"failure": f"{type(error).__name__}: {error}\n{trace[-2000:]}"}
