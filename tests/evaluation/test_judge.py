@@ -342,34 +342,8 @@ def get_inputs():
 """
 
 
-CHAMFER = """
-import torch
-import torch.nn as nn
-
-BATCH, POINTS = 16, 2048
-
-class Model(nn.Module):
-    def forward(self, a, b):
-        return (a[:, :, None] - b[:, None]).square().sum(-1).amin(-1)
-
-def get_inputs():
-    return [torch.randn(BATCH, POINTS, 3), torch.randn(BATCH, POINTS, 3)]
-"""
-
-
-def test_a_probe_is_small_enough_for_what_lies_between_inputs_and_outputs(pool: LocalPool) -> None:
-    first = probe.probe_assignments(CHAMFER)[0]
-
-    values = pool.inspect(task(CHAMFER)).probe
-
-    assert values is not None
-    pairs, most = (v["BATCH"] * v["POINTS"] ** 2 for v in (values, first))
-    assert values["POINTS"] % 16
-    assert 100_000 < pairs < most / 5
-
-
 def test_the_same_inputs_each_time_make_no_decoy_of_a_kernel(pool: LocalPool) -> None:
-    same = task(CONSTANT)
+    same = task(SCALE.replace("torch.randn(ROWS, COLUMNS)", "torch.arange(300.0)"))
 
     found = [pool.evaluate(same, model("return doubled(x)") + f"# {i}") for i in range(4)]
 
