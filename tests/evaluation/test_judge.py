@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpu_runner.core import probe
 from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Fidelity, Stage, State, VerifiedAt
 from gpu_runner.evaluation.errors import InvalidTask
@@ -340,6 +341,32 @@ class Model(nn.Module):
 def get_inputs():
     return [torch.randn(2048, 2048)]
 """
+
+
+CHAMFER = """
+import torch
+import torch.nn as nn
+
+BATCH, POINTS = 16, 2048
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return (a[:, :, None] - b[:, None]).square().sum(-1).amin(-1)
+
+def get_inputs():
+    return [torch.randn(BATCH, POINTS, 3), torch.randn(BATCH, POINTS, 3)]
+"""
+
+
+def test_a_probe_is_small_enough_for_what_lies_between_inputs_and_outputs(pool: LocalPool) -> None:
+    first = probe.probe_assignments(CHAMFER)[0]
+
+    values = pool.inspect(task(CHAMFER)).probe
+
+    assert values is not None
+    pairs, most = (v["BATCH"] * v["POINTS"] ** 2 for v in (values, first))
+    assert values["POINTS"] % 16
+    assert 100_000 < pairs < most / 5
 
 
 def test_the_same_inputs_each_time_make_no_decoy_of_a_kernel(pool: LocalPool) -> None:
