@@ -18,7 +18,7 @@ def test_identical_blocks_still_differ_as_much_as_two_processes_do() -> None:
     slow = ratio_interval([[2000.0]] * 5, [[1000.0]] * 5)
 
     assert quick.low == pytest.approx(
-        2.0 * math.exp(-1.96 * math.hypot(0.0014 * math.sqrt(2), 0.004, 0.008)), rel=1e-3
+        2.0 * math.exp(-1.96 * math.hypot(0.0014 * math.sqrt(2), 0.0035, 0.007)), rel=1e-3
     )
     assert slow.low == pytest.approx(2.0 * math.exp(-1.96 * 0.00198), rel=1e-4)
 
