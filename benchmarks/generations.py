@@ -61,11 +61,13 @@ def found(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def evaluated(known: list[Known], pool: LocalPool) -> list[dict[str, Any]]:
+def evaluated(known: list[Known], pool: LocalPool) -> Iterator[dict[str, Any]]:
+    """Rows as they come: what was measured when time runs out is measured."""
     wanted = [k for k in known if k.row["verdict"] == "correct"]
     with ThreadPoolExecutor(pool.slots) as threads:
         again = threads.map(lambda k: pool.evaluate(k.task, k.row["source"]), wanted)
-        return [k.row | found(e) for k, e in zip(wanted, again, strict=True)]
+        for one, evaluation in zip(wanted, again, strict=True):
+            yield one.row | found(evaluation)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -104,13 +106,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON lines, one a candidate")
     options = parser.parse_args()
     known = [k for place in options.places for k in known_in(place)]
-    rows = [k.row for k in known]
+    rows = [] if options.device else [k.row for k in known]
     if options.device:
         with open_pool(EvaluationSettings(device=options.device, slots=options.slots)) as pool:
-            rows = evaluated(known, pool)
+            for row in evaluated(known, pool):
+                rows.append(row)
+                print(f"{row['task']} {row['candidate']}: {row['verdict']} {row['us']}", flush=True)
+                if options.out:
+                    options.out.write_text("".join(f"{json.dumps(r)}\n" for r in rows))
     print(table(rows))
-    if options.out:
-        options.out.write_text("".join(f"{json.dumps(r)}\n" for r in rows))
 
 
 if __name__ == "__main__":
