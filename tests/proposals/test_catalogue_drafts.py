@@ -83,6 +83,10 @@ TASKS = {
         "return F.scaled_dot_product_attention(x, y, z, is_causal=True).transpose(1, 2).flatten(2)",
         "torch.randn(2, 3, tokens, 24), torch.randn(2, 3, tokens, 24), torch.randn(2, 3, tokens, 40)", tokens=2048,
     ),
+    "attention by a negative scale": task(
+        "return F.scaled_dot_product_attention(x, y, z, scale=-0.3)",
+        "torch.randn(2, 3, tokens, 24), torch.randn(2, 3, tokens, 24), torch.randn(2, 3, tokens, 40)", tokens=2048,
+    ),
     "attention spelled out, three dimensions, divided": task(
         "p = torch.softmax(torch.bmm(x, y.transpose(1, 2)) / self.temperature, dim=2); return torch.bmm(p, z)",
         "torch.randn(6, tokens, 16), torch.randn(6, 50, 16), torch.randn(6, 50, 16)",
@@ -220,6 +224,7 @@ def test_drafts_agree_with_their_references_and_compile_for_a_gpu(tmp_path: Path
         ("a product with a learned row and an attribute", 1),
         ("convolution, scale, hardswish", 1),
         ("causal attention", 1),
+        ("attention by a negative scale", 1),
         ("attention spelled out, three dimensions, divided", 1),
         ("layer norm, then log softmax and a sum of it", 1),
         ("half precision softmax of scaled scores", 2),
