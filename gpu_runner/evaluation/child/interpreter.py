@@ -40,7 +40,7 @@ import triton.runtime.interpreter as base
 from triton.runtime.errors import InterpreterError, OutOfResources
 
 from gpu_runner.core.targets import TARGETS, Target
-from gpu_runner.evaluation.child import autotune, builder, libdevice, stand_in
+from gpu_runner.evaluation.child import autotune, block_shapes, builder, libdevice, stand_in
 from gpu_runner.evaluation.child.builder import Builder, kernel_range
 from gpu_runner.evaluation.child.counting import Counts
 from gpu_runner.evaluation.child.sessions import (
@@ -449,6 +449,7 @@ def install(target: Target = TARGETS["h200"]) -> None:
     _installed = True
     stand_in.answer_for(target)
     builder.install()
+    block_shapes.install()
     _patch_language_once()
     base.InterpretedFunction.run = _run_kernel
     base.InterpretedFunction.rewrite = _rewritten
