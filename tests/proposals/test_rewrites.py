@@ -250,6 +250,22 @@ def test_an_epilogue_replaces_the_launch_and_what_it_reads_is_passed_on() -> Non
     assert fused.count("@triton.jit") == 1
 
 
+def test_a_size_that_only_the_fused_launch_read_goes_with_it() -> None:
+    grid = '        grid = lambda META: (triton.cdiv(x.numel(), META["BLOCK"]),)'
+    named = EPILOGUE.replace(
+        grid, grid.replace("        grid", "        idle = 1\n        n = x.numel()\n        grid")
+    )
+    named = named.replace("cdiv(x.numel(), META", "cdiv(n, META").replace(
+        "x.shape[1], x.numel(), B", "x.shape[1], n, B"
+    )
+
+    fused = by_name(named)["fuse_epilogue"]
+
+    assert "n = x.numel()" in named
+    assert "n = x.numel()" not in fused
+    assert "idle = 1" in fused
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

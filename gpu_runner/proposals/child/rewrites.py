@@ -12,6 +12,7 @@ import ast
 from gpu_runner.core.source import Problem, parse
 from gpu_runner.proposals.child.rewrites_epilogue import fuse_epilogue
 from gpu_runner.proposals.child.rewrites_fusion import fuse_producer
+from gpu_runner.proposals.child.rewrites_leftovers import without_left_over
 from gpu_runner.proposals.child.rewrites_loops import (
     accumulate_in_lanes,
     hold_row_in_one_block,
@@ -49,14 +50,15 @@ def rewrites(request):
     found, seen = [], {ast.dump(reading.tree)}
     for rewrite in (*_REWRITES, *_PRODUCTS[request["products"]]):
         for change in rewrite(reading):
-            tree = parse(text := applied(source, change.edits))
+            text = applied(source, change.edits)
+            tree = parse(text)
             if isinstance(tree, Problem) or ast.dump(tree) in seen:
                 continue
             seen.add(ast.dump(tree))
             found.append(
                 {
                     "name": rewrite.__name__,
-                    "source": text,
+                    "source": without_left_over(reading, text),
                     "move": change.move,
                     "gain": change.gain,
                 }
