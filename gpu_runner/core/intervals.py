@@ -23,7 +23,7 @@ PROCESS_SPREAD_US: Final = 0.07
 PROCESS_SPREAD: Final = 0.0014
 """How the times of one kernel differ between two processes in all their placements: standard deviations, measured on an H200
 (`benchmarks/timing_evaluations.py`: between two processes 0.05 to 0.14 us for kernels of 3 to 40 us, up to 0.26 % for a
-product of 0.7 ms, whose clocks differ with heat). Blocks of one process cannot see it, so the interval carries it beside them."""
+product of 0.7 ms, whose clocks differ with heat). Blocks of one process cannot see it: the interval carries it beside them."""
 
 
 def ratio_interval(

@@ -569,8 +569,11 @@ class _Module:
                 continue
             raw.append(self._size(argument))
             results = [t for p, t in tensors.items() if p.startswith("out")]
-            host.append(self._by_layout(raw[-1], [*results, *tensors.values()]))
-            if parameter.endswith("numel") and not host[-1].isalnum():
+            is_extent = parameter.endswith("numel")
+            host.append(
+                self._by_layout(raw[-1], [*results, *tensors.values()], strides=not is_extent)
+            )
+            if is_extent and not host[-1].isalnum():
                 host[-1] = self._extent(parameter, host[-1], source.kind)
             wishes.append(size_name(host[-1]))
         if step.kernel not in self.kernels:
@@ -580,8 +583,8 @@ class _Module:
             self.kernels[step.kernel] = rewriter.rewrite()
         self._launch_lines(self.kernels[step.kernel], host, raw)
 
-    def _by_layout(self, text: str, tensors: Sequence[Tensor]) -> str:
-        """A product of sizes as the number of elements or the stride of one of the launch's tensors."""
+    def _by_layout(self, text: str, tensors: Sequence[Tensor], *, strides: bool) -> str:
+        """A product of sizes as the number of elements or, unless it says how far a loop goes, the stride of a tensor."""
         if "*" not in text:
             return text
         dense = [
@@ -593,7 +596,7 @@ class _Module:
         for name, size in dense:
             if self._always_equal(_product(size), text):
                 return f"{name}.numel()"
-        for name, size in dense:
+        for name, size in dense if strides else []:
             for axis, stride in enumerate(_contiguous(size)):
                 if self._always_equal(stride, text):
                     return f"{name}.stride({axis})"
@@ -601,7 +604,7 @@ class _Module:
 
     def _extent(self, parameter: str, text: str, kind: str) -> str:
         """A name for the number of elements along an axis, unless it is one already."""
-        if re.fullmatch(r"\w+|\w+\.stride\(\d+\)", text):
+        if text.isidentifier():
             return text
         if text not in self.extents:
             words = {
