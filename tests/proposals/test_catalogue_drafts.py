@@ -67,6 +67,30 @@ TASKS = {
         "self.conv = nn.ConvTranspose2d(6, 10, 3, stride=2, padding=1, output_padding=1, groups=2)",
         batch=8, size=64,
     ),
+    "transposed convolution, dilated": task(
+        "return torch.relu(self.conv(x)) + 1.0",
+        "torch.randn(batch, 6, size, size)",
+        "self.conv = nn.ConvTranspose2d(6, 10, 3, stride=2, padding=1, dilation=2)", batch=8, size=64,
+    ),
+    "convolution in many small groups, their number an argument": task(
+        "return torch.relu(self.conv(x)) + x",
+        "torch.randn(batch, width, 15, 13, dtype=torch.float16)",
+        "self.conv = nn.Conv2d(width, width, 3, padding=1, groups=groups, dtype=torch.float16)",
+        "width, groups", batch=64, width=64, groups=16,
+    ),
+    "convolution of patches, then tokens and their positions": task(
+        "return self.conv(x).flatten(2).transpose(1, 2) * self.scale + self.positions",
+        "torch.randn(batch, 3, 2 * patch, 3 * patch, dtype=torch.float16)",
+        "self.conv = nn.Conv2d(3, width, patch, stride=patch, dtype=torch.float16);"
+        "self.positions = nn.Parameter(torch.randn(6, width).half());"
+        "self.scale = nn.Parameter(torch.randn(width).half())",
+        "width, patch", batch=64, width=768, patch=16,
+    ),
+    "convolution of patches, gelu": task(
+        "return F.gelu(self.conv(x))",
+        "torch.randn(batch, 6, size, size + 1)",
+        "self.conv = nn.Conv2d(6, 10, 2, stride=2)", batch=32, size=128,
+    ),
     "convolution in three dimensions, leaky": task(
         "return F.leaky_relu(self.conv(x) + self.shift, 0.2)",
         "torch.randn(batch, 5, 6, size, 7)",
@@ -151,7 +175,7 @@ FUSED = {
     ),
 }  # fmt: skip
 
-SMALL = {"batch": 2, "size": 13, "rows": 19, "tokens": 37, "width": 24}
+SMALL = {"batch": 2, "size": 13, "rows": 19, "tokens": 37, "width": 24, "groups": 8, "patch": 4}
 
 
 EMULATED = frozenset(
@@ -223,6 +247,7 @@ def test_drafts_agree_with_their_references_and_compile_for_a_gpu(tmp_path: Path
         ("linear, gelu, residual in three dimensions", 2),
         ("a product with a learned row and an attribute", 1),
         ("convolution, scale, hardswish", 1),
+        ("convolution of patches, then tokens and their positions", 1),
         ("causal attention", 1),
         ("attention by a negative scale", 1),
         ("attention spelled out, three dimensions, divided", 1),

@@ -84,9 +84,11 @@ def test_convolutions_agree_with_torch(tmp_path: Path) -> None:
     sources = module(
         made("convolution", name="dense"),
         made("convolution", name="plain", bias=False),
-        made("convolution", name="depthwise", depthwise=True),
-        made("convolution", name="turned", transposed=True),
-        made("convolution", name="voxels", dimensions=3),
+        made("convolution", name="depthwise", template="depthwise_convolution"),
+        made("convolution", name="blocks", template="grouped_convolution"),
+        made("convolution", name="patches", template="patch_convolution"),
+        made("convolution", name="turned", template="transposed_convolution"),
+        made("convolution", name="voxels", template="convolution_3d"),
     )
     errors = run_script(
         """
@@ -102,11 +104,29 @@ def test_convolutions_agree_with_torch(tmp_path: Path) -> None:
             "grouped": both(candidate.dense, x, torch.randn(10, 3, 3, 3), bias, [1, 1], [1, 1], [2, 1], 2),
             "last": both(candidate.dense, last, torch.randn(10, 6, 1, 1), bias, [1, 1], [0, 0], [1, 1], 1),
             "line": both(candidate.dense, line, torch.randn(8, 6, 5), torch.randn(8), [2], [2], [1], 1),
+            "blocks": both(
+                candidate.blocks, x, torch.randn(10, 3, 3, 2), bias, [2, 1], [1, 0], [1, 2], 2
+            ),
+            "many blocks": both(
+                candidate.blocks, torch.randn(2, 15, 9, 7), torch.randn(20, 3, 1, 3), torch.randn(20), [1, 1], [0, 1], [1, 1], 5
+            ),
+            "patches": both(
+                candidate.patches, x, torch.randn(10, 6, 3, 2), bias, [3, 2], [0, 0], [1, 1], 1
+            ),
+            "patches of a line": both(
+                candidate.patches, line, torch.randn(8, 6, 5), torch.randn(8), [5], [0], [1], 1
+            ),
             "turned": both(
                 candidate.turned, x, torch.randn(6, 5, 3, 2), bias, [2, 3], [1, 0], [1, 1], 2, True
             ),
             "turned line": both(
                 candidate.turned, line, torch.randn(6, 8, 4), torch.randn(8), [2], [1], [1], 1, True
+            ),
+            "turned with more strides than taps": both(
+                candidate.turned, x, torch.randn(6, 10, 1, 2), bias, [3, 2], [0, 1], [1, 1], 1, True
+            ),
+            "turned and dilated": both(
+                candidate.voxels, x, torch.randn(6, 10, 2, 2), bias, [2, 1], [1, 1], [2, 3], 1, True
             ),
             "voxels": both(
                 candidate.voxels, torch.randn(2, 4, 5, 6, 7), torch.randn(10, 4, 2, 3, 3), bias,
@@ -131,7 +151,7 @@ def test_every_function_compiles_for_a_gpu_with_its_precision_and_within_its_sha
         made("mm", name="mm_tf32", precision="tf32"),
         made("baddbmm", dtype="bfloat16"),
         made("convolution", precision="tf32"),
-        made("convolution", name="depthwise", depthwise=True),
+        made("convolution", name="depthwise", template="depthwise_convolution"),
     )
     compiled = run_script(
         """

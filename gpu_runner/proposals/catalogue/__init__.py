@@ -12,8 +12,8 @@ defines a kernel and a host function `name`; several may stand in one module und
     bmm(a, b, *, out=None)               a (B, M, K) @ b (B, K, N)
     baddbmm(bias, a, b, *, out=None)     beta * bias + alpha * (a @ b); alpha and beta are fixed in the text
     convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *, out=None)
-                                         one or two dimensions; with dimensions=3 or transposed=True the text for
-                                         up to three, also transposed; bias is ignored with bias=False
+                                         in the dimensions and of the kind that the template is for
+                                         (tiles.convolution_template); bias is ignored with bias=False
 
 All take any strides and sizes, sum in float32, keep the inputs' dtype and return `out`, allocated when it is None.
 Float32 inputs that lie across the order in which the precision reads them are copied first, where that pays.

@@ -22,6 +22,7 @@ from gpu_runner.proposals.catalogue.plan import (
     Step,
     Unsupported,
     View,
+    is_view,
     keyword,
     number,
     row_shapes,
@@ -40,7 +41,8 @@ from gpu_runner.proposals.catalogue.tiles import (
 _TAKEN = frozenset(
     "acc rows cols row col left right half depth inside in_rows in_cols a b x y M N K B H W O OH OW self torch"
     " triton tl nn F grid out stride padding dilation groups image channels filters pixels group tap c h w kh kw"
-    " weight k v q scale and or not in is if for while def class return lambda None True False".split()
+    " weight k v q scale C O phase patches places step blocks tiles memory_format output_padding"
+    " and or not in is if for while def class return lambda None True False".split()
 )
 
 
@@ -372,25 +374,26 @@ class _Module:
     def _convolution(self, step: Convolution) -> None:
         anchor = step.region.nodes[0]
         shape = anchor.shape or ()
-        kernel = _Kernel(self.graph, lambda node: _image_reach(node, shape), self._host)
-        bias_statements = []
-        if step.bias is not None:
-            # The bias is a vector over channels, whatever the general rule makes of its shape.
-            kernel.reach = lambda node: (
-                Reach.CHANNEL if node is step.bias else _image_reach(node, shape)
-            )
-            bias_statements = [f"acc += {kernel.value(Ref(node=step.bias.name))}"]
-        statements = bias_statements + self._epilogue(kernel, step.region.nodes, None, anchor)
-        weight_shape = step.weight.shape or (1, 1, 1, 1)
-        template = _convolution_template(step, len(shape))
+        # The bias is a vector over channels, whatever the general rule makes of its shape.
+        kernel = _Kernel(
+            self.graph,
+            lambda node: Reach.CHANNEL if node is step.bias else _pixel_reach(node, step),
+            self._host,
+        )
+        kernel.names |= {node.name: "acc" for node in step.region.nodes if is_view(node)}
+        nodes = [node for node in step.region.nodes if not is_view(node)]
+        statements = self._epilogue(kernel, nodes, step.bias, anchor)
+        template = step.template
         missing = (5 if template == "convolution_3d" else 4) - len(shape)
-        launch = {} if template == "depthwise_convolution" else convolution_launch(
+        groups = int(number(step.groups))
+        launch = convolution_launch(
+            template,
             math.prod(shape) // shape[1],
-            shape[1] // step.groups,
-            math.prod(weight_shape[2:]) * (step.x.shape or (1, 1))[1] // step.groups,
+            shape[1] // groups,
+            math.prod((step.weight.shape or ())[2:]) * (step.x.shape or (1, 1))[1] // groups,
             anchor.dtype or "float32",
             self.precisions.convolution,
-        )  # fmt: skip
+        )
         name = self._function_name(step.region.nodes)
         self._add_function(
             render(
@@ -407,22 +410,36 @@ class _Module:
         )
         full = {local for local, operand in kernel.operands.items() if operand.reach is Reach.FULL}
         dimension = ".unsqueeze(2)" * missing
+        x, weight = self._text(step.x.name), self._text(step.weight.name)
+        image = f".mT.unflatten(-1, ({x}.shape[2] // {weight}.shape[2], -1))"
+        as_image = image if step.tokens else dimension
         arguments = [
-            self._text(step.x.name) + dimension,
-            self._text(step.weight.name) + dimension,
-            *(text + dimension * (local in full) for local, text in kernel.passed.items()),
-            f"stride={(1,) * missing + step.stride}",
-            f"padding={(0,) * missing + step.padding}",
-            f"dilation={(1,) * missing + step.dilation}",
-            f"groups={step.groups}",
+            x + dimension,
+            weight + dimension,
+            *(text + as_image * (local in full) for local, text in kernel.passed.items()),
+            *self._options(step, missing),
         ]
-        if step.transposed:
-            arguments += [
-                "transposed=True",
-                f"output_padding={(0,) * missing + step.output_padding}",
-            ]
         call = f"{name}({', '.join(arguments)})" + ".squeeze(2)" * missing
+        call += ".flatten(2).transpose(1, 2)" * step.tokens
         self._assign(step.region.outputs[0], call)
+
+    def _options(self, step: Convolution, missing: int) -> list[str]:
+        """What a template's host function needs to know beside its tensors; `missing` dimensions come first."""
+        if step.template == "patch_convolution":
+            return ["memory_format=torch.channels_last"] * step.tokens
+        options = {
+            "stride": (*(1,) * missing, *step.stride),
+            "padding": (*(0,) * missing, *step.padding),
+            "dilation": (*(1,) * missing, *step.dilation),
+            "output_padding": (*(0,) * missing, *step.output_padding),
+        }
+        if step.template == "transposed_convolution":
+            del options["dilation"]
+        if not step.transposed:
+            del options["output_padding"]
+        texts = [f"{name}=({', '.join(map(self._host, o))})" for name, o in options.items()]
+        turned = ["transposed=True"] * (step.transposed and step.template == "convolution_3d")
+        return [*texts, *turned, f"groups={self._host(step.groups)}"]
 
     def _attention(self, step: Attention) -> None:
         name = self._unique("attention")
@@ -561,12 +578,6 @@ def _is_worth_a_copy(step: Product) -> bool:
     return rows >= 256
 
 
-def _convolution_template(step: Convolution, rank: int) -> str:
-    if step.transposed or rank == 5:
-        return "convolution_3d"
-    return "depthwise_convolution" if (step.weight.shape or (0, 0))[1] == 1 else "convolution"
-
-
 def _view_text(node: Node, source: str, host: Callable[[Argument], str]) -> str:
     name = base_name(node)
     arguments = list(node.args[1:])
@@ -644,6 +655,12 @@ def _reach(node: Node, shape: tuple[int, ...]) -> Reach:
         return Reach.SCALAR
     vector = math.prod(found) == found[-1] == shape[-1]
     return Reach.CHANNEL if vector and (node.stride or (1,))[-1] == 1 else Reach.FULL
+
+
+def _pixel_reach(node: Node, step: Convolution) -> Reach:
+    if step.tokens:
+        return _reach(node, step.region.nodes[2].shape or ())
+    return _image_reach(node, step.region.nodes[0].shape or ())
 
 
 def _image_reach(node: Node, shape: tuple[int, ...]) -> Reach:

@@ -37,9 +37,7 @@ def function_for(
     alpha: float = 1.0,
     beta: float = 1.0,
     bias: bool = True,
-    depthwise: bool = False,
-    dimensions: int = 2,
-    transposed: bool = False,
+    template: str = "convolution",
 ) -> LibraryFunction | None:
     """The Triton function that computes one library operation; None where there is no template for it.
 
@@ -53,9 +51,7 @@ def function_for(
         precision: of float32 products: ieee, or tf32 where the task's policy permits it.
         alpha, beta: of addmm and baddbmm.
         bias: whether the convolution has one.
-        depthwise: for the convolution with one input channel per group; in one or two dimensions.
-        dimensions: of the convolution. One and two share a text; three needs to be said.
-        transposed: whether the convolution is.
+        template: of the convolution, by `tiles.convolution_template`. One and two dimensions share a text.
     """
     op = op.removeprefix("aten.").split(".")[0]
     name = name or op
@@ -64,12 +60,7 @@ def function_for(
         order = _Order(dtype=dtype, reorders=sizes is None or sizes[0] >= 256)
         return LibraryFunction(name, _product(op, name, launch, precision, alpha, beta, order))
     if op == "convolution":
-        if depthwise and dimensions < 3 and not transposed:
-            return LibraryFunction(
-                name, _convolution(name, "depthwise_convolution", {}, "ieee", bias, dtype)
-            )
-        launch = convolution_launch(*(sizes or (4096, 4096, 4096)), dtype, precision)
-        template = "convolution_3d" if dimensions == 3 or transposed else "convolution"
+        launch = convolution_launch(template, *(sizes or (4096, 4096, 4096)), dtype, precision)
         return LibraryFunction(name, _convolution(name, template, launch, precision, bias, dtype))
     return None
 
@@ -110,13 +101,18 @@ def {name}(x, weight, bias, stride, padding, dilation, transposed, output_paddin
     if x.dim() == 3:
         y = {name}(
             x[:, :, None], weight[:, :, None], bias, (1, *stride), (0, *padding), (1, *dilation),
-            transposed, output_padding, groups, out=None if out is None else out[:, :, None],
+            transposed, (0, *output_padding), groups, out=None if out is None else out[:, :, None],
         )
         return y[:, :, 0]
     return {name}_tiles(
-        x, weight, {bias}stride=stride, padding=padding, dilation=dilation, groups=groups, out=out
+        x, weight, {bias}{options}out=out
     )
 '''
+
+_OPTIONS = {
+    "transposed_convolution": "stride=stride, padding=padding, output_padding=output_padding, groups=groups, ",
+    "patch_convolution": "",
+}
 
 _CONVOLUTION_3D = '''
 def {name}(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *, out=None):
@@ -147,4 +143,7 @@ def _convolution(
         launch=launch,
     )
     adapter = _CONVOLUTION_3D if template == "convolution_3d" else _CONVOLUTION
-    return tiles + "\n" + adapter.format(name=name, bias="bias, " if bias else "")
+    options = _OPTIONS.get(
+        template, "stride=stride, padding=padding, dilation=dilation, groups=groups, "
+    )
+    return tiles + "\n" + adapter.format(name=name, bias="bias, " if bias else "", options=options)

@@ -4,6 +4,7 @@ The rules go by operations and shapes alone. A product, convolution or attention
 operations after it along, as far as one value leaves; what is left is gathered into steps over whole rows or tiles.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
@@ -13,6 +14,7 @@ from gpu_runner.core.verdicts import Track
 from gpu_runner.proposals.catalogue.along import Along, along_of
 from gpu_runner.proposals.catalogue.kept import is_kept
 from gpu_runner.proposals.catalogue.pointwise import FLOATS, base_name, expression
+from gpu_runner.proposals.catalogue.tiles import convolution_template
 
 _VIEWS: Final = frozenset(
     "view reshape _unsafe_view transpose permute t unsqueeze squeeze expand select flatten unflatten movedim chunk"
@@ -89,13 +91,27 @@ class Convolution:
     x: Node
     weight: Node
     bias: Node | None
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
+    stride: tuple[Argument, ...]
+    padding: tuple[Argument, ...]
+    dilation: tuple[Argument, ...]
+    groups: Argument
     transposed: bool
-    output_padding: tuple[int, ...]
+    output_padding: tuple[Argument, ...]
     region: Region
+    tokens: bool = False
+    """Whether the result is (batch, pixels, channels): the region's second and third node flatten and transpose it."""
+
+    @property
+    def template(self) -> str:
+        shape = self.weight.shape or ()
+        return convolution_template(
+            shape,
+            stride=[number(value) for value in self.stride],
+            padding=[number(value) for value in self.padding],
+            dilation=[number(value) for value in self.dilation],
+            groups=int(number(self.groups)),
+            transposed=self.transposed,
+        )
 
 
 MaskUse = Literal["added", "kept", "dropped"]
@@ -239,13 +255,17 @@ class _Planner:
 
     # Regions: what one kernel computes.
 
-    def _epilogue(self, nodes: list[Node]) -> Region:
-        """The anchor (`nodes`, the last is its value) and the elementwise operations that may follow in registers."""
+    def _epilogue(self, nodes: list[Node], whole: bool = False) -> Region:
+        """The anchor (`nodes`, the last is its value) and the elementwise operations that may follow in registers.
+
+        Args:
+            whole: whether the kernel knows all dimensions of three, and does not flatten the first two.
+        """
         anchor = nodes[-1]
         region, best = list(nodes), list(nodes)
         narrowest = _width(anchor)
         for node in self._followers(nodes[0]):
-            if node in region or node.shape != anchor.shape or not self._joins(node, region):
+            if node in region or node.shape != anchor.shape or not self._joins(node, region, whole):
                 continue
             region.append(node)
             leaving = self._leaving(region)
@@ -257,17 +277,18 @@ class _Planner:
             raise Unsupported(f"more than one value leaves {anchor.name}")
         return Region(tuple(best), tuple(leaving))
 
-    def _joins(self, node: Node, region: list[Node]) -> bool:
+    def _joins(self, node: Node, region: list[Node], whole: bool) -> bool:
         members = {member.name for member in region}
         inside = [name for name in node.inputs if name in members]
         outside = [name for name in node.inputs if name not in members]
         if not inside or is_view(node) or expression(node, lambda _: "x") is None:
             return False
         return all(
-            self._ready(name) and self._broadcasts(self.graph.node(name), node) for name in outside
+            self._ready(name) and self._broadcasts(self.graph.node(name), node, whole)
+            for name in outside
         )
 
-    def _broadcasts(self, operand: Node, node: Node) -> bool:
+    def _broadcasts(self, operand: Node, node: Node, whole: bool = False) -> bool:
         """Whether an operand can be read beside a tile of the node's values."""
         if operand.shape is None or operand.dtype not in FLOATS or node.shape is None:
             return False
@@ -275,7 +296,7 @@ class _Planner:
             return True
         rank = len(node.shape)
         padded = (1,) * (rank - len(operand.shape)) + operand.shape
-        if rank in (2, 4, 5):
+        if whole or rank in (2, 4, 5):
             return all(a in (1, b) for a, b in zip(padded, node.shape, strict=True))
         return padded == (1,) * (rank - 1) + node.shape[-1:]
 
@@ -403,17 +424,18 @@ class _Planner:
             for key, position in positions.items()
         }
         transposed = name.startswith("conv_transpose") or values.pop("transposed", False) is True
-        groups = int(number(values.pop("groups")))
+        groups = values.pop("groups")
+        number(groups)
         x, weight = self._source(node.args[0]), self._source(node.args[1])
         if isinstance(values["padding"], str):
             values["padding"] = _same_padding(values, weight)
-        sizes = {key: _sizes(value, dimensions) for key, value in values.items()}
+        sizes = {key: _options(value, dimensions) for key, value in values.items()}
         bias = (
             self._source(node.args[2]) if len(node.args) > 2 and node.args[2] is not None else None
         )
         if x.dtype not in FLOATS or x.dtype != weight.dtype or len(x.shape or ()) != dimensions + 2:
             raise Unsupported(f"a convolution of {x.dtype} {x.shape}")
-        return Convolution(
+        step = Convolution(
             x=x,
             weight=weight,
             bias=bias,
@@ -423,8 +445,31 @@ class _Planner:
             groups=groups,
             transposed=transposed,
             output_padding=sizes.get("output_padding", (0,) * dimensions),
-            region=self._epilogue([node]),
+            region=Region((node,), (node,)),
         )
+        tokens = self._tokens_of(node) if step.template == "patch_convolution" else []
+        return replace(
+            step, region=self._epilogue([node, *tokens], whole=bool(tokens)), tokens=bool(tokens)
+        )
+
+    def _tokens_of(self, node: Node) -> list[Node]:
+        """The two views that make an image (batch, channels, height, width) tokens (batch, pixels, channels), if they do."""
+        batch, channels, *image = node.shape or ()
+        pixels = math.prod(image)
+        flat = self._only_view(node)
+        tokens = self._only_view(flat) if flat else None
+        if len(image) != 2 or not flat or not tokens or flat.shape != (batch, channels, pixels):
+            return []
+        turned = tokens.shape == (batch, pixels, channels) and (tokens.stride or ())[-1:] == (
+            pixels,
+        )
+        return [flat, tokens] if turned else []
+
+    def _only_view(self, node: Node) -> Node | None:
+        """The view that a value has as its only user."""
+        users = self.graph.users(node.name)
+        alone = len(users) == 1 and node.name not in self.graph.outputs and is_view(users[0])
+        return users[0] if alone else None
 
     def _attention(self, node: Node) -> Attention | None:
         if base_name(node) == "scaled_dot_product_attention":
@@ -661,7 +706,7 @@ def _is_identity(node: Node) -> bool:
 def _same_padding(values: dict[str, Argument], weight: Node) -> Argument:
     """The numbers that padding "same" or "valid" stands for."""
     taps = (weight.shape or ())[2:]
-    dilation = _sizes(values["dilation"], len(taps))
+    dilation = [int(number(d)) for d in _options(values["dilation"], len(taps))]
     reach = [d * (k - 1) for d, k in zip(dilation, taps, strict=True)]
     if values["padding"] == "valid":
         return 0
@@ -670,11 +715,12 @@ def _same_padding(values: dict[str, Argument], weight: Node) -> Argument:
     return [r // 2 for r in reach]
 
 
-def _sizes(argument: Argument, dimensions: int) -> tuple[int, ...]:
+def _options(argument: Argument, dimensions: int) -> tuple[Argument, ...]:
     """Stride, padding or dilation, one number per dimension."""
-    values = argument if isinstance(argument, list) else [argument]
-    numbers = tuple(int(number(value)) for value in values)
-    return numbers * dimensions if len(numbers) == 1 else numbers
+    values = tuple(argument) if isinstance(argument, list) else (argument,)
+    for value in values:
+        number(value)
+    return values * dimensions if len(values) == 1 else values
 
 
 def _width(node: Node) -> int:

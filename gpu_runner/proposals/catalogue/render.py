@@ -59,6 +59,24 @@ _MATRIX = Access(
     channel_load=_MASKED_COLUMNS.format("cols < N"),
 )
 
+_PIXELS = Access(
+    axes="bchw",
+    shape="B, O, OH, OW",
+    full="(image * stride_$_b + oh * stride_$_h + ow * stride_$_w)[:, None]"
+    " + (channels * stride_$_c)[None, :]",
+    channel="channels",
+    channel_load=_MASKED_COLUMNS.format("in_group"),
+)
+
+_PLANES = Access(
+    axes="bchw",
+    shape="B, O, OH, OW",
+    full="(channels * stride_$_c)[:, None]"
+    " + (image * stride_$_b + oh * stride_$_h + ow * stride_$_w)[None, :]",
+    channel="channels",
+    channel_load="tl.load(@, mask=in_group, other=0.0).to(tl.float32)[:, None]",
+)
+
 ACCESS: dict[str, Access] = {
     "gemm": _MATRIX,
     "persistent_gemm": _MATRIX,
@@ -77,14 +95,10 @@ ACCESS: dict[str, Access] = {
         channel="keys",
         channel_load=_MASKED_COLUMNS.format("keys < S"),
     ),
-    "convolution": Access(
-        axes="bchw",
-        shape="B, O, OH, OW",
-        full="(image * stride_$_b + oh * stride_$_h + ow * stride_$_w)[:, None]"
-        " + (channels * stride_$_c)[None, :]",
-        channel="channels",
-        channel_load=_MASKED_COLUMNS.format("in_group"),
-    ),
+    "convolution": _PIXELS,
+    "grouped_convolution": _PLANES,
+    "patch_convolution": _PIXELS,
+    "transposed_convolution": _PLANES,
     "convolution_3d": Access(
         axes="bcdhw",
         shape="B, O, OD, OH, OW",
@@ -104,6 +118,11 @@ ACCESS: dict[str, Access] = {
 
 
 _ORDER_COMMENT = "# Across the order in which this precision reads its operands a product takes two to four times as long."
+
+_CHANNELS_LAST = (
+    "x = x.contiguous(memory_format=torch.channels_last)",
+    "weight = weight.contiguous(memory_format=torch.channels_last)",
+)
 
 ORDERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("gemm", "ieee"): ("b = b if b.stride(1) == 1 else b.contiguous()",),
@@ -129,9 +148,12 @@ ORDERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("convolution", "ieee"): (
         "weight = weight.permute(1, 2, 3, 0).contiguous().permute(3, 0, 1, 2)",
     ),
-    ("convolution", "tf32"): (
+    ("convolution", "tf32"): _CHANNELS_LAST,
+    ("grouped_convolution", "tf32"): _CHANNELS_LAST,
+    ("patch_convolution", "ieee"): ("weight = weight.t().contiguous().t()",),
+    ("transposed_convolution", "tf32"): (
         "x = x.contiguous(memory_format=torch.channels_last)",
-        "weight = weight.contiguous(memory_format=torch.channels_last)",
+        "weight = weight.permute(2, 3, 1, 0).contiguous().permute(3, 2, 0, 1)",
     ),
     ("attention", "tf32"): ("v = v if v.stride(2) == 1 else v.mT.contiguous().mT",),
 }

@@ -4,6 +4,8 @@ The choice follows the arithmetic unit: tensor cores want large tiles and deep p
 `ieee` run on the ordinary units, where registers are what runs out first.
 """
 
+from collections.abc import Sequence
+
 _WIDTH = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 
 _ENOUGH_TILES = 256
@@ -45,10 +47,47 @@ def gated_launch(m: int, n: int, k: int, dtype: str, precision: str) -> dict[str
     return {**launch, "BLOCK_N": min(128, launch["BLOCK_N"])}
 
 
+def convolution_template(
+    weight: Sequence[int],
+    *,
+    stride: Sequence[float],
+    padding: Sequence[float],
+    dilation: Sequence[float],
+    groups: int,
+    transposed: bool,
+) -> str:
+    """The template of a convolution in one to three dimensions.
+
+    Args:
+        weight: its shape, as torch keeps it: filters and channels of a group first, or the other way round if `transposed`.
+    """
+    outer, inner, *taps = weight
+    if len(taps) == 3 or (transposed and any(d != 1 for d in dilation)):
+        return "convolution_3d"
+    if transposed:
+        return "transposed_convolution"
+    if inner == 1 and groups > 1:
+        return "depthwise_convolution"
+    if groups > 1 and max(outer // groups, inner) <= 8:
+        return "grouped_convolution"
+    apart = list(stride) == taps and not any(padding) and all(d == 1 for d in dilation)
+    return "patch_convolution" if apart and groups == 1 and taps[-1] > 1 else "convolution"
+
+
 def convolution_launch(
-    pixels: int, filters: int, taps: int, dtype: str, precision: str
+    template: str, pixels: int, filters: int, taps: int, dtype: str, precision: str
 ) -> dict[str, int]:
-    """Launch parameters of the convolution template: pixels of all images, filters and taps of one group."""
+    """Launch parameters of a convolution template.
+
+    Args:
+        pixels: of all images.
+        filters: of one group.
+        taps: of one filter, over its channels.
+    """
+    if template in ("depthwise_convolution", "grouped_convolution"):
+        return {}
+    if template == "transposed_convolution":  # whose tiles have the pixels last
+        pixels, filters = filters, pixels
     launch = gemm_launch(pixels, filters, taps, dtype, precision)
     del launch["GROUP_M"]
     return {**launch, "BLOCK_N": min(128, launch["BLOCK_N"])}

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gpu_runner.proposals.catalogue import function_for
 from gpu_runner.proposals.catalogue.selections import sort_function, top_k_function
+from gpu_runner.proposals.catalogue.tiles import convolution_template
 from gpu_runner.proposals.child.compiler_capture import Captured, Refused
 from gpu_runner.proposals.child.compiler_class import model_shell, reserved_names
 from gpu_runner.proposals.child.compiler_kernels import KernelRewriter, PlainKernel, placeholder
@@ -463,9 +464,12 @@ class _Module:
             dtype=x.dtype,
             precision=self.policy.convolution if x.dtype == "float32" else "ieee",
             bias=has_bias,
-            depthwise=groups > 1 and in_channels == 1,
-            dimensions=max(2, len(taps)),
-            transposed=transposed,
+            template=convolution_template(
+                (outer, inner, *taps),
+                groups=groups,
+                transposed=transposed,
+                **{key: self._numbers(values[key], len(taps)) for key in _CONVOLUTION[3:6]},
+            ),
         )
         options = [
             _tuple([str(v) for v in values[key]])
@@ -474,6 +478,12 @@ class _Module:
             for key in _CONVOLUTION[3:]
         ]
         return f"{function}({x.name}, {weight.name}, {bias_text}, {', '.join(options)})", size
+
+    def _numbers(self, option: Any, dimensions: int) -> list[int]:
+        """What a convolution's option is at the full size, one number per dimension."""
+        values = option if isinstance(option, list | tuple) else [option]
+        numbers = [self._evaluate(str(value), self.full) for value in values]
+        return numbers * dimensions if len(numbers) == 1 else numbers
 
     def _option(self, node: ast.expr) -> Any:
         """A convolution's option: a number, a list of them, or text where it depends on the size."""
