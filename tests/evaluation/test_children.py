@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -357,3 +358,22 @@ heavy = {"torch", "triton", "libcst", "django"} & set(sys.modules)
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_zygote_whose_runner_died_before_it_started_imports_nothing() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    command = [sys.executable, "-v", "-m", "gpu_runner.evaluation.child.zygote", "compile"]
+    ours.close()
+
+    ended = subprocess.run(
+        [*command, str(theirs.fileno()), "none", "0"],
+        pass_fds=[theirs.fileno()],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 0
+    assert "import 'torch'" not in ended.stderr

@@ -92,13 +92,16 @@ class Job:
 
 def main() -> None:
     kind, fd, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    control = Channel(socket.socket(fileno=fd))
+    runner = socket.socket(fileno=fd)
+    control = Channel(runner)
     os.nice(int(sys.argv[4]))
     be_as_nice_in_session()
     gc.disable()
     for module in IMPORTS[kind]:
+        end_if_deserted(runner)
         importlib.import_module(module)
     for module in PRELOADED[kind]:
+        end_if_deserted(runner)
         # The child that needs it will say what is wrong with it.
         with contextlib.suppress(ImportError, SyntaxError):
             importlib.import_module(module)
@@ -118,6 +121,13 @@ def main() -> None:
     if job:
         work(job)
     os._exit(0)
+
+
+def end_if_deserted(runner: socket.socket) -> None:
+    """Nobody ends us with the runner if it was killed before bubblewrap had asked for that."""
+    with contextlib.suppress(BlockingIOError):
+        if not runner.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+            os._exit(0)
 
 
 def be_as_nice_in_session() -> None:
