@@ -419,7 +419,7 @@ class _Module:
             *(text + as_image * (local in full) for local, text in kernel.passed.items()),
             *self._options(step, missing),
         ]
-        call = f"{name}({', '.join(arguments)})" + ".squeeze(2)" * missing
+        call = _called(name, arguments) + ".squeeze(2)" * missing
         call += ".flatten(2).transpose(1, 2)" * step.tokens
         self._assign(step.region.outputs[0], call)
 
@@ -576,6 +576,16 @@ def _is_worth_a_copy(step: Product) -> bool:
     shape = step.region.nodes[0].shape or (1,)
     rows = shape[-2] if step.template == "batched_gemm" else math.prod(shape[:-1])
     return rows >= 256
+
+
+def _called(name: str, arguments: Sequence[str]) -> str:
+    """A call in `forward`; one argument a line where they do not fit in one."""
+    line = f"{name}({', '.join(arguments)})"
+    if len(line) <= 110:
+        return line
+    return "\n".join(
+        [f"{name}(", *(f"            {argument}," for argument in arguments), "        )"]
+    )
 
 
 def _view_text(node: Node, source: str, host: Callable[[Argument], str]) -> str:

@@ -2,8 +2,8 @@
 
 Domain: x (B, C, H, W), weight (O, C / groups, KH, KW), any strides, any stride, padding, dilation and groups;
 float32, float16, bfloat16; sums in float32. A tile is BLOCK_M output pixels of BLOCK_N output channels of one group.
-Preconditions: x and weight have one dtype; BLOCK_M, BLOCK_N and BLOCK_K are powers of two, at least 16. With one
-channel a group nearly all of a tile is padding: use depthwise_convolution there.
+Preconditions: x and weight have one dtype; BLOCK_M, BLOCK_N and BLOCK_K are powers of two, at least 16. With few
+channels a group nearly all of a tile is padding: use grouped_convolution there, with one depthwise_convolution.
 """
 
 
