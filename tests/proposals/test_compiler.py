@@ -27,7 +27,8 @@ TOLERANCE = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 8e-2}
 
 
 def dtype_of(source: str) -> str:
-    return next((d for d in ("bfloat16", "float16") if f"torch.{d}" in source), "float32")
+    ways = {"bfloat16": "torch.bfloat16|.bfloat16()", "float16": "torch.float16|.half()"}
+    return next((d for d, w in ways.items() if any(t in source for t in w.split("|"))), "float32")
 
 
 def assert_standalone(source: str) -> None:
