@@ -117,6 +117,7 @@ ACCESS: dict[str, Access] = {
 }
 
 
+_LONG = 110
 _ORDER_COMMENT = "# Across the order in which this precision reads its operands a product takes two to four times as long."
 
 _CHANNELS_LAST = (
@@ -367,11 +368,18 @@ def _loads(template: str, operands: Sequence[Operand]) -> list[str]:
             continue
         access = ACCESS[template]
         where = access.full if operand.reach is Reach.FULL else access.channel
-        lines += [
-            line.replace("$", operand.name)
-            for line in (f"$_ptrs = $_ptr + {where}", f"$ = {_load(access, operand.reach)}")
-        ]
+        lines += _pointers(operand.name, where)
+        lines.append(f"$ = {_load(access, operand.reach)}".replace("$", operand.name))
     return lines
+
+
+def _pointers(name: str, where: str) -> list[str]:
+    """`name_ptrs = name_ptr + where`, one term a line where it is long."""
+    line = f"$_ptrs = $_ptr + {where}".replace("$", name)
+    if len(line) <= _LONG:
+        return [line]
+    terms = re.split(r"(?<=\]) \+ (?=\()", where.replace("$", name))
+    return [f"{name}_ptrs = (", f"    {name}_ptr", *(f"    + {term}" for term in terms), ")"]
 
 
 def _load(access: Access, reach: Reach) -> str:
