@@ -106,15 +106,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON lines, one a candidate")
     options = parser.parse_args()
     known = [k for place in options.places for k in known_in(place)]
-    rows = [] if options.device else [k.row for k in known]
-    if options.device:
+    if not options.device:
+        rows = [k.row for k in known]
+        _write(rows, options.out)
+    else:
+        rows = []
         with open_pool(EvaluationSettings(device=options.device, slots=options.slots)) as pool:
             for row in evaluated(known, pool):
                 rows.append(row)
                 print(f"{row['task']} {row['candidate']}: {row['verdict']} {row['us']}", flush=True)
-                if options.out:
-                    options.out.write_text("".join(f"{json.dumps(r)}\n" for r in rows))
+                _write(rows, options.out)
     print(table(rows))
+
+
+def _write(rows: list[dict[str, Any]], out: Path | None) -> None:
+    if out:
+        out.write_text("".join(f"{json.dumps(r)}\n" for r in rows))
 
 
 if __name__ == "__main__":
