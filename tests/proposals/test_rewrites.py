@@ -11,6 +11,7 @@ from gpu_runner.core.task import TaskSpec
 from gpu_runner.core.verdicts import Precision
 from gpu_runner.proposals import rewrites
 from gpu_runner.proposals.catalogue import function_for
+from gpu_runner.proposals.catalogue.render import ORDERS
 from gpu_runner.proposals.child.rewrites import rewrites as rewritten
 from tests.proposals.interpreted import run_script
 
@@ -214,6 +215,19 @@ def test_every_rewrite_keeps_what_is_computed(tmp_path: Path) -> None:
     tolerant = {name: errors.pop(name) for name in list(errors) if "tf32" in name}
     assert max(errors.values()) < 1e-5, errors
     assert max(tolerant.values()) < 1e-2
+
+
+@pytest.mark.parametrize("template", sorted({template for template, _ in ORDERS}))
+def test_products_for_tensor_cores_read_their_operands_as_those_do(template: str) -> None:
+    exact, cores = (ORDERS.get((template, p), ()) for p in ("ieee", "tf32"))
+    line = "        c = torch.empty"
+    laid_out = PRODUCT.replace(line, "".join(f"        {text}\n" for text in exact) + line)
+
+    source = by_name(laid_out, "float32")["emulate_float32"]
+
+    assert 'input_precision="tf32x3"' in source
+    assert [text for text in exact if text in source] == []
+    assert not exact or all(text in source for text in cores)
 
 
 def test_fusing_removes_the_buffer_the_launch_and_the_kernel_and_keeps_comments() -> None:

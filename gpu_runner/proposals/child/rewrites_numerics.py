@@ -3,10 +3,10 @@
 import ast
 
 from gpu_runner.proposals.catalogue.render import ORDERS
-from gpu_runner.proposals.child.tuning_sites import Change, is_call_of
+from gpu_runner.proposals.child.tuning_sites import Change, Edit, is_call_of
 
 _ORDERS = {
-    exact: "\n    ".join(ORDERS[template, "tf32"])
+    exact: ORDERS.get((template, "tf32"), ())
     for (template, precision), (exact, *_) in ORDERS.items()
     if precision == "ieee"
 }
@@ -47,8 +47,9 @@ def _with_precision(reading, precision, move, gain):
 def _laid_out_for_tensor_cores(reading):
     """The catalogue's statements that lay operands out for exact arithmetic, in the order that tensor cores read."""
     for node in ast.walk(reading.tree):
-        if isinstance(node, ast.Assign) and (other := _ORDERS.get(ast.unparse(node))):
-            yield reading.replace(node, other)
+        if isinstance(node, ast.Assign) and (other := _ORDERS.get(ast.unparse(node))) is not None:
+            lines = "".join(f"{' ' * node.col_offset}{line}\n" for line in other)
+            yield Edit(*reading.lines_of(node), lines)
 
 
 def multiply_by_reciprocal(reading):
