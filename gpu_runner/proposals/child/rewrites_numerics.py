@@ -6,10 +6,12 @@ from gpu_runner.proposals.catalogue.render import ORDERS
 from gpu_runner.proposals.child.tuning_sites import Change, Edit, is_call_of
 
 _ORDERS = {
-    exact: ORDERS.get((template, "tf32"), ())
-    for (template, precision), (exact, *_) in ORDERS.items()
+    line: ORDERS.get((template, "tf32"), ()) if line == exact[0] else ()
+    for (template, precision), exact in ORDERS.items()
     if precision == "ieee"
+    for line in exact
 }
+"""For each statement that lays operands out for exact arithmetic, those that take its place for tensor cores."""
 
 
 def use_tf32(reading):
