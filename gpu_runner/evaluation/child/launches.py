@@ -51,24 +51,39 @@ class LaunchTap:
 
     def _wrap(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def tapped(kernel, *args, grid=None, warmup=False, **kwargs):
-            def go():
-                return run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+            def go(noting):
+                return run(kernel, *args, grid=noting, warmup=False, **kwargs)
 
-            return go() if warmup else self._launch(kernel, args, kwargs, grid, go)
+            if warmup:
+                return run(kernel, *args, grid=grid, warmup=True, **kwargs)
+            return self._launch(kernel, args, kwargs, grid, go)
 
         return tapped
 
-    def _launch(self, kernel, args, kwargs, grid, go: Callable[[], Any]) -> Any:
+    def _launch(self, kernel, args, kwargs, grid, go: Callable[[Callable[..., Any]], Any]) -> Any:
+        """One launch, noted when its grid is asked for: hooks and the grid's own code have run by then, the kernel has not.
+
+        Args:
+            go: launches with the grid that it is given, a function as a launch may have one.
+        """
         own = self.is_own_kernel(kernel)
-        after = self._note(kernel, args, kwargs, grid, own)
         if own and self.noop:
+            self._note(kernel, args, kwargs, grid, own)
             return None
+        afters: list[Callable[[], None]] = []
+
+        def noting(meta):
+            sizes = grid(meta) if callable(grid) else grid
+            afters.append(self._note(kernel, args, kwargs, sizes, own))
+            return sizes
+
         self.depth += 1
         try:
-            result = go()
+            result = go(noting)
         finally:
             self.depth -= 1
-        after()
+        for after in afters:
+            after()
         return result
 
     def _wrap_compiled(self, launcher_of: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,7 +93,11 @@ class LaunchTap:
             launcher, kernel = launcher_of(compiled, grid), getattr(compiled.src, "fn", compiled)
 
             def launch(*args, **kwargs):
-                return self._launch(kernel, args, kwargs, grid, lambda: launcher(*args, **kwargs))
+                def go(noting):
+                    noting({})
+                    return launcher(*args, **kwargs)
+
+                return self._launch(kernel, args, kwargs, grid, go)
 
             return launch
 
@@ -91,11 +110,13 @@ class LaunchTap:
             start, kernel = start_of(compiled), getattr(compiled.src, "fn", compiled)
 
             def started(x, y, z, *rest):
-                def go():
+                def go(noting):
+                    noting({})
                     return start(x, y, z, *rest)
 
-                is_begun = self.depth > 0
-                return go() if is_begun else self._launch(kernel, rest[_BEFORE:], {}, (x, y, z), go)
+                if self.depth > 0:
+                    return start(x, y, z, *rest)
+                return self._launch(kernel, rest[_BEFORE:], {}, (x, y, z), go)
 
             return started
 
