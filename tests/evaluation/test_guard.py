@@ -160,6 +160,16 @@ def test_asking_how_many_devices_there_are_is_no_reach_for_memory(tmp_path: Path
     assert accused(tmp_path, attempt.format("ops.load_library('own.so')")) == [["ctypes.dlopen", 2]]
 
 
+def test_who_has_triton_build_c_starts_the_compiler_himself(tmp_path: Path) -> None:
+    builds = """
+from triton.runtime.build import compile_module_from_src
+compile_module_from_src(src="int answer;", name="own")
+"""
+    assert ["subprocess.Popen", 3] in accused(
+        tmp_path, f"try:{textwrap.indent(builds, ' ')}except Exception: pass"
+    )
+
+
 @pytest.mark.parametrize("body", ["", "VALUE = 1\n"])
 def test_an_import_of_a_library_without_bytecode_is_no_forgery(tmp_path: Path, body: str) -> None:
     library = tmp_path / "library"

@@ -110,6 +110,8 @@ _ALLOWED = {
     ("_thread.start_joinable_thread", "triton"),
     ("gc.", "triton"),
 }
+# Files that no candidate calls by itself: what they build and load is C.
+_NO_ENTRY = ("triton/runtime/build.py",)
 
 # Attributes that their own package replaces when it is used in some way.
 _ALLOWED_CHANGES = {("torch", "manual_seed")}  # by importing dynamo
@@ -213,6 +215,7 @@ def _culprit(name: str, is_own: Callable[[str], bool]) -> tuple[str, int] | None
     if name.startswith("object."):
         return _direct(frame, is_own)
     library: tuple[str, str] | None = None
+    entry = ""
     while frame is not None:
         filename = frame.f_code.co_filename
         kind = kind_of(filename, is_own)
@@ -220,9 +223,10 @@ def _culprit(name: str, is_own: Callable[[str], bool]) -> tuple[str, int] | None
             return None
         if kind == "own" or (kind == "generated" and library is None):
             allowed = library is not None and any((name, part) in _ALLOWED for part in library)
-            return None if allowed else (filename, frame.f_lineno)
-        if kind == "package" and library is None:
-            library = _package_of(filename)
+            is_innocent = allowed and entry not in _NO_ENTRY
+            return None if is_innocent else (filename, frame.f_lineno)
+        if kind == "package":
+            library, entry = library or _package_of(filename), _package_of(filename)[1]
         frame = frame.f_back
     return None
 
