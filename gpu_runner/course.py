@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from gpu_runner import diagnosis, experience
 from gpu_runner.advising import Adviser, Planned, Summarised
-from gpu_runner.core.candidate import Candidate, Proposal
+from gpu_runner.core.candidate import RUN_ENDED, Candidate, Proposal
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.ledger import Ledger, ModelCall
 from gpu_runner.core.search import Method
@@ -759,7 +759,7 @@ class Course:
         run_state, reason = self._ending
         if run_state is RunState.FINISHED:
             for candidate in self._waiting:
-                self._ledger.abandon(candidate.id, f"the run ended first: {reason}")
+                self._ledger.abandon(candidate.id, f"{RUN_ENDED}: {reason}")
         result = self._summary(run_state, reason, best)
         self._ledger.note("result", result.as_json())
         self._ledger.set_state(run_state, reason)

@@ -1,5 +1,6 @@
 """`manage.py up`: what it starts lives as long as it does, and not longer, whoever is killed how."""
 
+import fcntl
 import json
 import os
 import re
@@ -447,6 +448,16 @@ def test_a_link_signs_in_once(ready: Installation) -> None:
     token = done.stdout.strip().split("#")[1]
     assert token not in str(ready.query("SELECT * FROM evolution_app_signintoken"))
     assert ready.manage("link", "--user", "nobody").returncode != 0
+
+
+def test_a_link_leads_to_where_the_pages_are_served(ready: Installation) -> None:
+    lock = Path(ready.environment["FOUNDRY_VAR"]) / "up.lock"
+    with open(lock, "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.write("4321")
+        held.flush()
+        assert ready.manage("link").stdout.startswith("http://127.0.0.1:4321/")
+    assert ready.manage("link").stdout.startswith(f"http://127.0.0.1:{ready.port}/")
 
 
 def test_accounts_are_made_on_the_machine(ready: Installation) -> None:

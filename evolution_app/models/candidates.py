@@ -14,6 +14,7 @@ from evolution_app.models.sources import SourceText
 from evolution_app.models.tasks import visible_task
 from gpu_runner.core import candidate as core_candidate
 from gpu_runner.core import evaluation as core_evaluation
+from gpu_runner.core.candidate import RUN_ENDED
 from gpu_runner.core.findings import Severity
 from gpu_runner.core.findings import Source as FindingSource
 from gpu_runner.core.verdicts import Fidelity, Stage, State, Verdict, VerifiedAt
@@ -155,6 +156,11 @@ class Candidate(models.Model):
     @property
     def is_correct(self) -> bool:
         return self.verdict == Verdict.CORRECT
+
+    @property
+    def ended_with_run(self) -> bool:
+        """Whether its turn never came; nobody failed then."""
+        return self.state == State.ABANDONED and self.setback.startswith(RUN_ENDED)
 
     @property
     def is_over(self) -> bool:

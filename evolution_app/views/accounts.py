@@ -55,7 +55,7 @@ def sign_in_by_link(request: HttpRequest) -> HttpResponse:
             return back_to(request, "runs")
         form.add_error(
             "token",
-            "This link was used already or is too old. `python manage.py link` prints another one.",
+            "This link was used already or is too old. On this machine .venv/bin/python manage.py link prints another one.",
         )
     status = 422 if form.errors else 200
     return render(request, "accounts/sign_in.html", {"form": form}, status=status)

@@ -108,8 +108,12 @@ def _payloads(run: Run, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def curve_points(run: Run) -> list[dict[str, Any]]:
-    """The points of the speedup curve in the order in which candidates were finished; one query."""
-    return [point_of(payload) for payload in _payloads(run, events.DONE)]
+    """The points of the speedup curve in the order in which candidates were finished; one query.
+
+    Without abandoned candidates: nothing was found out about them.
+    """
+    done = _payloads(run, events.DONE)
+    return [point_of(p) for p in done if p.get("state") != State.ABANDONED.value]
 
 
 def point_of(payload: dict[str, Any]) -> dict[str, Any]:

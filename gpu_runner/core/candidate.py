@@ -5,6 +5,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from gpu_runner.core.evaluation import Evaluation
 from gpu_runner.core.verdicts import State
 
+RUN_ENDED = "the run ended first"
+"""How the reason begins for which a candidate is abandoned whose turn never came: nobody failed."""
+
 
 class Proposal(BaseModel):
     """A source put forward for evaluation, before it has an id."""

@@ -65,7 +65,7 @@
     if (frame.kind === "reload") return location.reload();
     const number = frame.payload?.candidate;
     if (number && frame.content?.includes(`<li id="c-${number}"`)) makePlace(number);
-    if (frame.kind === "candidate.done") chart.add(pointOf(frame.payload));
+    if (frame.kind === "candidate.done" && frame.payload.state !== "abandoned") chart.add(pointOf(frame.payload));
     if (frame.content) await swap(frame.content);
     if (frame.kind === "run.state" || frame.kind === "run.best") refreshControls();
     if (frame.kind === "end") finish();

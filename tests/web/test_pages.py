@@ -23,6 +23,8 @@ from evolution_app.models import (
     User,
 )
 from evolution_app.suite import LEVELS
+from evolution_app.views import reading
+from gpu_runner.core.candidate import RUN_ENDED, Proposal
 from gpu_runner.core.task import best_of_10
 from gpu_runner.core.verdicts import RunState, Verdict
 from tests.web import played_runs, samples
@@ -83,6 +85,25 @@ def page_addresses(run: Run, entry: ExperienceEntry) -> list[str]:
         *(candidate + tab for tab in tabs),
         f"/library/{entry.pk}",
     ]
+
+
+def test_a_candidate_whose_turn_never_came_is_no_failure_and_no_evaluation(
+    run: Run, owner: User
+) -> None:
+    store = played_runs.play(run, count=2)
+    late = store.add(Proposal(source=played_runs.source(9), island=0, origin="tune"))
+    store.abandon(late.id, f"{RUN_ENDED}: stopped by a person")
+    row = Candidate.objects.get(run=run, number=late.id)
+    client = as_user(owner)
+
+    pages = [
+        client.get(f"/runs/{run.pk}").content.decode(),
+        client.get(row.get_absolute_url()).content.decode(),
+    ]
+
+    assert [point["id"] for point in reading.curve_points(run)] == [1, 2]
+    assert all("stopped by a person" in page for page in pages)
+    assert not any("our failure" in page or "We failed" in page for page in pages)
 
 
 # Who sees what

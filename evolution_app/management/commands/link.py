@@ -5,6 +5,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from evolution_app.management.commands.up import serving_port
 from evolution_app.models import User
 from evolution_app.services import ensure_local_owner
 from evolution_app.sign_in import sign_in_link
@@ -26,4 +27,4 @@ class Command(BaseCommand):
             raise CommandError(
                 f"there is no account named {name}; make one: manage.py account {name}"
             )
-        self.stdout.write(sign_in_link(user, settings.ENVIRONMENT.port))
+        self.stdout.write(sign_in_link(user, serving_port() or settings.ENVIRONMENT.port))

@@ -30,7 +30,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         environment = settings.ENVIRONMENT
         host, port = environment.host, environment.port
-        lock = take_lock()
+        lock = take_lock(port)
         if problem := port_problem(host, port):
             raise CommandError(problem)
         prepare_database()
@@ -55,7 +55,7 @@ class Command(BaseCommand):
             self.stdout.write("")
             self.say(f"open {sign_in_link(ensure_local_owner(), port)}")
             self.say(
-                "the link works once; `manage.py link` prints another. Ctrl-C ends everything."
+                "the link works once; .venv/bin/python manage.py link prints another. Ctrl-C ends everything."
             )
         else:
             self.say(f"serving on {host}:{port}; people sign in at /login")
@@ -73,8 +73,8 @@ class Command(BaseCommand):
         self.stdout.flush()
 
 
-def take_lock() -> IO[str]:
-    """One supervisor per data folder; the lock goes with the process."""
+def take_lock(port: int) -> IO[str]:
+    """One supervisor per data folder, which says on which port it serves; the lock goes with the process."""
     path = settings.ENVIRONMENT.var / "up.lock"
     # Held until the command ends.
     lock = open(path, "a")  # noqa: SIM115
@@ -85,7 +85,23 @@ def take_lock() -> IO[str]:
         raise CommandError(
             f"Kernel Foundry runs already on {path.parent}; end it first, or set FOUNDRY_VAR to another folder"
         ) from error
+    lock.truncate(0)
+    lock.write(str(port))
+    lock.flush()
     return lock
+
+
+def serving_port() -> int | None:
+    """Where this data folder's supervisor serves; None where none is running."""
+    try:
+        with open(settings.ENVIRONMENT.var / "up.lock") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return int(lock.read() or 0) or None
+    except (FileNotFoundError, ValueError):
+        pass
+    return None
 
 
 def prepare_database() -> None:
