@@ -93,8 +93,10 @@ def is_whole(tensors: Sequence[torch.Tensor]) -> bool:
     if first.dtype.is_complex or not first.numel():
         return True
     if first.dim() == 1:
-        return all(_is_sorted(t) for t in tensors) or _sums_agree(tensors)
-    return all(_is_symmetric(t) for t in tensors) or all(_is_permutation_like(t) for t in tensors)
+        belong_together = all(_is_sorted(t) for t in tensors) or _sums_agree(tensors)
+    else:
+        belong_together = all(_is_symmetric(t) for t in tensors)
+    return belong_together or all(_is_permutation_like(t) for t in tensors)
 
 
 def has_overlap(tensor: torch.Tensor) -> bool:
