@@ -168,7 +168,7 @@ def test_the_best_file_states_what_was_verified(tmp_path: Path) -> None:
         "# Verdict:     correct",
         "# Verified at: probe size",
         "# Device:      cpu",
-        "# Speed:       modelled (computed for a h200; nothing was timed)",
+        "# Speed:       modelled (computed for the target h200; nothing was timed)",
         "#   1.25 times as fast as PyTorch eager",
         "# Track:       own_kernels",
         "# Precision:   reference",

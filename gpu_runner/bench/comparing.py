@@ -79,6 +79,9 @@ def compare(
     of_a, of_b = ({row.id: row for row in rows} for _, rows in (a, b))
     common = [(of_a[name], of_b[name]) for name in of_a if name in of_b]
     alike = [(one, other) for one, other in common if one.key == other.key]
+    for folder, found in (("first", of_a), ("second", of_b)):
+        if not found:
+            raise Incomparable(f"the {folder} has no results yet")
     if not alike:
         raise Incomparable("they have no task, track and precision in common")
     sittings = figures.sittings(row for pair in alike for row in pair)

@@ -63,7 +63,7 @@ def speedup_lines(evaluation: Evaluation) -> list[str]:
 
 def _caution(task: TaskSpec, evaluation: Evaluation) -> str:
     if evaluation.fidelity is Fidelity.MODELLED:
-        return f" (computed for a {_one_line(task.target)}; nothing was timed)"
+        return f" (computed for the target {_one_line(task.target)}; nothing was timed)"
     return ""
 
 

@@ -60,8 +60,13 @@ class Models:
         """Raises ProfileError where there is none of that name."""
         profile = self._profiles.profiles.get(name)
         if profile is None:
-            known = ", ".join(self.names) or "none is configured"
-            raise ProfileError(f"unknown model {name!r}; the operator's file has: {known}")
+            if not self.names:
+                raise ProfileError(
+                    f"unknown model {name!r}: no profile is configured; name them in a file and point FOUNDRY_MODELS to it"
+                )
+            raise ProfileError(
+                f"unknown model {name!r}; the operator's file has: {', '.join(self.names)}"
+            )
         return profile
 
     def writer(self, name: str) -> Writer:
