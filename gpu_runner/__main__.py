@@ -5,6 +5,7 @@ usage, an unusable task included; 3 the evaluator itself failed. With `--json` o
 """
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -241,7 +242,9 @@ def learn(
         usage(f"cannot write to {out}: {error.strerror}; choose another --out")
     with pool_for(device, sandbox) as pool, our_failures():
         try:
-            learned = learning.learn(pool, spec, source, evaluations=evaluations)
+            learned = learning.learn(
+                pool, spec, source, evaluations=evaluations, told=partial(typer.echo, err=True)
+            )
         except UnfitExpert as error:
             usage(str(error))
     learning.write(learned, out)

@@ -5,8 +5,9 @@ interleaved on a GPU. The effect that the entry states is that of the second run
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from gpu_runner.core.entries import Effect, Entry, EntryContent, EntryState
@@ -47,12 +48,19 @@ class Learned:
 
 
 def learn(
-    pool: Pool, task: TaskSpec, kernel: str, *, evaluations: int, others: Iterable[TaskSpec] = ()
+    pool: Pool,
+    task: TaskSpec,
+    kernel: str,
+    *,
+    evaluations: int,
+    others: Iterable[TaskSpec] = (),
+    told: Callable[[str], None] = lambda line: None,
 ) -> Learned:
     """Walk a kernel back on its task.
 
     Args:
         evaluations: the budget of the walk; each lesson is evaluated twice more on its own task, and on others that it fits.
+        told: gets a line for people about each thing done.
 
     Raises:
         UnfitExpert: the kernel does not pass.
@@ -60,9 +68,12 @@ def learn(
     """
     report = pool.inspect(task)
     others = tuple(others)
+    numbers = count(1)
 
     def evaluate(source: str) -> Evaluation:
-        return diagnose(pool.evaluate(task, source), source)
+        evaluation = diagnose(pool.evaluate(task, source), source)
+        told(f"evaluation {next(numbers)} of at most {evaluations}: {_in_words(evaluation)}")
+        return evaluation
 
     def simplify(source: str) -> tuple[Step, ...]:
         return steps_of(pool.call(SIMPLIFICATIONS, {"source": source}))
@@ -70,9 +81,17 @@ def learn(
     lineage = trace(kernel, evaluate, simplify, evaluations=evaluations)
     found = []
     for entry in lessons(lineage, task, report):
+        told(f"running again on fresh seeds: {entry.title}")
         verification = verify(entry, pool, task, others)
         found.append(Lesson(_with_effects(entry, verification.trials, task), verification))
     return Learned(lineage, tuple(found))
+
+
+def _in_words(evaluation: Evaluation) -> str:
+    verdict = str(evaluation.verdict or evaluation.state)
+    if evaluation.candidate is None:
+        return verdict
+    return f"{verdict}, {evaluation.candidate.device_us:.1f} us {evaluation.fidelity}"
 
 
 def _with_effects(entry: EntryContent, trials: tuple[Trial, ...], task: TaskSpec) -> EntryContent:

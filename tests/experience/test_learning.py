@@ -90,3 +90,15 @@ def test_everything_is_written_and_the_entries_can_be_imported(
     lessons = json.loads((tmp_path / "found/lessons.json").read_text())
     assert [lesson["accepted"] for lesson in lessons] == [True, False]
     assert lessons[0]["trials"][0]["low"] == 1.5
+
+
+def test_each_step_is_told_as_it_is_done() -> None:
+    lines: list[str] = []
+
+    learn(Pool(), TASK, "WP", evaluations=3, told=lines.append)  # type: ignore[arg-type]
+
+    assert lines[0] == "evaluation 1 of at most 3: correct, 10.0 us measured"
+    assert [line.split(":")[0] for line in lines[1:3]] == [
+        f"evaluation {n} of at most 3" for n in (2, 3)
+    ]
+    assert [line.startswith("running again on fresh seeds: ") for line in lines[3:]] == [True, True]
