@@ -151,6 +151,7 @@ class _Watched:
         self._ledger = ledger
         self._bar = bar
         self._best = 0.0
+        self._told: set[str] = set()
         done = sum(candidate.evaluation is not None for candidate in ledger.candidates())
         self._row = bar.add_task("starting", total=ledger.spec.budget.evaluations, completed=done)
 
@@ -171,6 +172,14 @@ class _Watched:
             soft_wrap=True,
         )
         self._bar.update(self._row, advance=1, description=f"best {self._best:.2f}x")
+
+    def note(self, kind: str, payload: dict[str, Any]) -> None:
+        """What went wrong with a way of making candidates is said once; the journal has every time."""
+        self._ledger.note(kind, payload)
+        text = str(payload.get("text", "")) if kind == "log" else ""
+        if text and text not in self._told:
+            self._told.add(text)
+            self._bar.console.print(Text(f"     {text}", "yellow"), soft_wrap=True)
 
 
 def imported(taken: "Imported", file: Path) -> None:

@@ -11,10 +11,11 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from gpu_runner import __main__ as command_line
+from gpu_runner import show
 from gpu_runner.cli import usual_slots
 from gpu_runner.core.search import Method
-from gpu_runner.core.task import Budget, best_of_10
-from gpu_runner.journal import history
+from gpu_runner.core.task import Budget, RunSpec, TaskSpec, best_of_10
+from gpu_runner.journal import Journal, history
 from tests.proposals.endpoint import serve
 from tests.test_driver import FakePool
 from tests.test_driver_models import answers, models
@@ -175,6 +176,18 @@ def test_the_switches_of_an_ablation_reach_the_run(
     assert spec.method is Method.SAMPLING
     assert not any((spec.use_initialisers, spec.use_diagnosis, spec.use_library))
     assert (spec.budget.iterations, spec.model) == (4, None)
+
+
+def test_a_way_of_making_candidates_that_fails_is_said_once_while_the_run_goes_on(
+    tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = RunSpec(task=TaskSpec(name="t", source=task.read_text()), budget=Budget(evaluations=2))
+    with Journal(tmp_path / "out", spec) as journal, show.progress(journal, quiet=False) as watched:
+        for _ in range(3):
+            watched.note("log", {"text": "rewrite failed: KeyError: 'tf32'"})
+
+        assert len(journal.notes("log")) == 3
+    assert capsys.readouterr().err.count("rewrite failed: KeyError: 'tf32'") == 1
 
 
 def test_where_lessons_cannot_be_kept_none_are_learnt(tmp_path: Path, task: Path) -> None:
