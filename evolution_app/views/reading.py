@@ -124,6 +124,7 @@ def point_of(payload: dict[str, Any]) -> dict[str, Any]:
         "i": payload.get("evaluations"),
         "t": payload.get("seconds"),
         "speedup": payload.get("ratio"),
+        "fidelity": payload.get("fidelity"),
         "ok": payload.get("verdict") == "correct",
         "verdict": payload.get("kind") or payload.get("verdict") or payload.get("state"),
     }

@@ -15,6 +15,7 @@ foundry.chart = (figure, points) => {
   const colour = (name) => getComputedStyle(canvas).getPropertyValue(name).trim();
   const islandColour = (island) => colour(`--kf-island-${island % 6}`);
   const ratio = (value) => (value == null ? "" : value.toFixed(2) + "x");
+  const speed = (p) => `${ratio(p.speedup)} ${p.fidelity || ""}`.trim();
   const clock = (s) => `${Math.floor(s / 60)}:${String(Math.round(s) % 60).padStart(2, "0")}`;
   const islands = () => [...new Set(points.map((p) => p.island))].sort((a, b) => a - b);
 
@@ -123,18 +124,18 @@ foundry.chart = (figure, points) => {
   function speak(u) {
     const p = drawn[u.cursor.idx];
     if (!p || document.activeElement !== canvas) return;
-    spoken.textContent = `Candidate ${p.id}, island ${p.island}: ${p.ok ? ratio(p.speedup) : p.verdict || "failed"}`;
+    spoken.textContent = `Candidate ${p.id}, island ${p.island}: ${p.ok ? speed(p) : p.verdict || "failed"}`;
   }
 
   function describe() {
     const good = points.filter((p) => p.ok && p.speedup != null);
     const top = good.reduce((a, b) => (a && a.speedup >= b.speedup ? a : b), null);
     summary.textContent = top
-      ? `${points.length} evaluated, ${good.length} correct; best ${ratio(top.speedup)} over eager by candidate ${top.id} of island ${top.island}.`
+      ? `${points.length} evaluated, ${good.length} correct; best ${speed(top)} over eager by candidate ${top.id} of island ${top.island}.`
       : `${points.length} evaluated, none correct yet.`;
     const rows = points.slice(-400).map((p) => {
       const row = document.createElement("tr");
-      for (const cell of [p.i, `c-${p.id}`, p.island, p.ok ? ratio(p.speedup) : p.verdict || "failed"]) {
+      for (const cell of [p.i, `c-${p.id}`, p.island, p.ok ? speed(p) : p.verdict || "failed"]) {
         row.append(Object.assign(document.createElement("td"), { textContent: cell }));
       }
       return row;

@@ -53,8 +53,8 @@
   }
 
   // The same as `reading.point_of` on the server.
-  const pointOf = ({ candidate, island, evaluations, seconds, ratio, verdict, kind, state }) => ({
-    id: candidate, island, i: evaluations, t: seconds, speedup: ratio, ok: verdict === "correct", verdict: kind || verdict || state,
+  const pointOf = ({ candidate, island, evaluations, seconds, ratio, fidelity, verdict, kind, state }) => ({
+    id: candidate, island, i: evaluations, t: seconds, speedup: ratio, fidelity, ok: verdict === "correct", verdict: kind || verdict || state,
   });
 
   async function apply(frame) {

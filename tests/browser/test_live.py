@@ -176,11 +176,21 @@ def test_the_curve_is_reached_by_keyboard_and_read_as_a_table(page: Page, site: 
     open_run(page, played.run)
     page.locator(".chart").focus()
     page.keyboard.press("ArrowRight")
-    expect(page.locator("[data-chart-spoken]")).to_have_text("Candidate 1, island 0: 1.04x")
+    expect(page.locator("[data-chart-spoken]")).to_have_text(
+        "Candidate 1, island 0: 1.04x modelled"
+    )
     page.keyboard.press("ArrowRight")
     expect(page.locator("[data-chart-spoken]")).to_have_text("Candidate 2, island 1: values")
     page.get_by_text("Show as table").click()
     expect(page.locator("[data-chart-table] tbody tr")).to_have_count(5)
+    expect(page.locator("[data-chart-summary]")).to_contain_text("x modelled over eager")
+    page.get_by_role("link", name="Log").first.focus()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.locator(".btn-outline:focus").count():
+            break
+    ring = page.locator(".btn-outline:focus").evaluate("e => getComputedStyle(e).outlineStyle")
+    assert ring == "solid", "a focused button shows where the focus is"
     page.get_by_text("log", exact=True).click()
     page.get_by_text("time", exact=True).click()
     expect(page.locator(".chart canvas")).to_have_count(1)
