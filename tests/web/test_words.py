@@ -4,7 +4,7 @@ import pytest
 
 from evolution_app.events import RUN_STATE
 from evolution_app.models import RunEvent
-from evolution_app.templatetags.foundry import conditions, unwrapped
+from evolution_app.templatetags.foundry import conditions, evidence_value, unwrapped
 from evolution_app.views.candidates import _plain
 from evolution_app.views.run_log import line_of
 from gpu_runner.core.entries import When
@@ -42,3 +42,17 @@ def test_an_entry_says_when_it_applies_in_words() -> None:
 def test_structures_of_a_profile_are_written_for_people() -> None:
     dots = [{"dtype": "f32", "precision": "tf32x3"}, {"dtype": "bf16"}]
     assert _plain(dots) == "dtype f32, precision tf32x3; dtype bf16"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (507_510_784.0, "507,510,784"),
+        (86.4753, "86.48"),
+        (9_999.0, "9999"),
+        (1e30, "1e+30"),
+        (-2.5e5, "-250,000"),
+    ],
+)
+def test_large_numbers_of_evidence_are_written_out(value: float, shown: str) -> None:
+    assert evidence_value(value) == shown
