@@ -347,12 +347,14 @@ class Killing(threading.Thread):
 
         try:
             for index in range(self._count):
-                self._kill_once(index % 3 if self._waits_for_work else 0)
+                is_last = index == self._count - 1
+                self._kill_once(index % 3 if self._waits_for_work else 0, is_last=is_last)
         except TimeoutError as error:
             self.problem = f"after {len(self.kills)} kills: {error}"
         connection.close()
 
-    def _kill_once(self, waits: int) -> None:
+    def _kill_once(self, waits: int, *, is_last: bool) -> None:
+        """Bubblewrap is killed last: its zygotes serve on until the runner ends, but are no descendants of it any more."""
         wait_for(self._find, "a restart")
         stage, finished = newest_stage(self._run)[0], len(finished_in_database(self._run))
         if waits == 1:
@@ -364,7 +366,7 @@ class Killing(threading.Thread):
         while not found:
             time.sleep(0.05)
             found = self._find()
-        what = self._rng.choice(sorted(found))
+        what = self._rng.choice(sorted(found.keys() - ({BUBBLEWRAP} if not is_last else set())))
         during = newest_stage(self._run)[1]
         below = kill(found[what])
         psutil.wait_procs(found[what], timeout=DIE_S)
