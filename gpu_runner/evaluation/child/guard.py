@@ -214,21 +214,26 @@ def _culprit(name: str, is_own: Callable[[str], bool]) -> tuple[str, int] | None
         return _asker(frame, is_own)
     if name.startswith("object."):
         return _direct(frame, is_own)
-    library: tuple[str, str] | None = None
-    entry = ""
+    nearest = entry = ""
     while frame is not None:
         filename = frame.f_code.co_filename
         kind = kind_of(filename, is_own)
         if kind == "harness":
             return None
-        if kind == "own" or (kind == "generated" and library is None):
-            allowed = library is not None and any((name, part) in _ALLOWED for part in library)
-            is_innocent = allowed and entry not in _NO_ENTRY
-            return None if is_innocent else (filename, frame.f_lineno)
+        if kind == "own" or (kind == "generated" and not nearest):
+            return None if _is_innocent(name, nearest, entry) else (filename, frame.f_lineno)
         if kind == "package":
-            library, entry = library or _package_of(filename), _package_of(filename)[1]
+            nearest, entry = nearest or filename, filename
         frame = frame.f_back
     return None
+
+
+def _is_innocent(name: str, nearest: str, entry: str) -> bool:
+    """Whether a library may do that by itself: `nearest` of its files caused the event, `entry` is the one that was called."""
+    if not nearest:
+        return False
+    allowed = any((name, part) in _ALLOWED for part in _package_of(nearest))
+    return allowed and _package_of(entry)[1] not in _NO_ENTRY
 
 
 def _direct(frame: types.FrameType | None, is_own: Callable[[str], bool]) -> tuple[str, int] | None:
